@@ -1,4 +1,4 @@
-"""Stage 1: make the table of images, with their classes and natural groups, and which of them are held out."""
+"""Stage 1: make the table of images, with their classes, natural groups and splits (train, val or test)."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ def keep(config: Mapping[str, Any], listing: Listing) -> None:
     from datasets.sources.summary import summary_lines
     from datasets.table import LEFT_OUT_FILE, write_table
     from datasets.tasks import CLASS
+    from reports.console import wrapped
     from reports.figures.charts import class_histogram
     from utils.runs import Run, remember_data_path
-    from utils.words import counted
+    from utils.words import counted, span
 
     run = Run.create(config, "extract_datapoints", config["data_path"].resolve().name)
     rows, info = listing.rows, listing.info
@@ -66,7 +67,8 @@ def keep(config: Mapping[str, Any], listing: Listing) -> None:
         names = info.classes[CLASS].names
         counts = rows[CLASS].value_counts().reindex(range(len(names)), fill_value=0).tolist()
         figure = class_histogram(counts, names, run.figures / "class_histogram.png")
-        print(f"{counted(len(names), 'class')} of {min(counts)} to {max(counts)} images, drawn in {figure}")
+        sizes = span(min(counts), max(counts), "image")
+        print(wrapped(f"{counted(len(names), 'class')} of {sizes} each, drawn in {figure}"))
     if listing.errors:
         print(
             f"left out what has {counted(len(listing.errors), 'error')}, listed in "

@@ -1,4 +1,4 @@
-"""Once per data set: a frozen teacher's vectors of all images, by default Stable Diffusion's, for --method feddifrc."""
+"""Compute a frozen teacher's vectors of all images, by default Stable Diffusion's, for --method feddifrc."""
 
 from argparse import Namespace
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Stage 3: embed all images with a task's central model, or take other features; cluster them, and draw them."""
+"""Stage 3: embed all images with a task's central model, or take other features; cluster and draw them."""
 
 from argparse import Namespace
 from collections.abc import Sequence
@@ -43,6 +43,7 @@ def main() -> None:
     from network.partition.assignments import save_assignments
     from network.partition.non_participating import Whose
     from network.provenance import provenance
+    from reports.console import wrapped
     from reports.stages import clusters as stage
     from utils.files import write_array
     from utils.filling import remove
@@ -74,15 +75,14 @@ def main() -> None:
     write_array(projection, reduced)
     results = assignments, centres, args.n_clusters, projection
     made = save_assignments(args.assignment_files_path, data, args.features, *results, who.digest)
-    stage.report_clusters(
-        f"{args.task}, features {args.features}", embeddings, reduced, variance_kept, assignments[data.train]
-    )
+    title = f"{args.task}, features {args.features}"
+    stage.report_clusters(title, embeddings, reduced, variance_kept, assignments[data.train])
     explained = stage.report(args, run, model, data, accelerator, reduced, assignments)
     size = {"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": variance_kept}
     if not args.keep_embeddings:
         remove(full)
     run.write_summary(size | {"target_explained": explained}, digests([*made, projection], args.result_path))
-    print(f"assignments and centres in {args.assignment_files_path}, figures in {run.figures}")
+    print(wrapped(f"assignments and centres in {args.assignment_files_path}, figures in {run.figures}"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a run's encoder has learnt: a linear probe of its features, beside one of the same network untrained."""
+"""Measure what a run's encoder has learnt: a linear probe of its features, and one of the same network untrained."""
 
 from argparse import Namespace
 from pathlib import Path

@@ -1,8 +1,8 @@
 """The tasks' losses, one number per example.
 
-Every loss takes the model's output, the decoded target and which pixels count, and returns a tensor (B,): the mean
-over the example's own counted values, 0 for an example with nothing that counts. A loss per example, and not only
-the batch's mean, is what reweighting federated methods need.
+Every loss takes the model's output, the decoded target and which pixels count. It returns a tensor (B,): the mean over
+each example's counted values, 0 for an example where nothing counts. Methods that reweight images need a loss per
+example, not only the batch's mean.
 """
 
 from __future__ import annotations

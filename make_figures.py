@@ -1,4 +1,4 @@
-"""Stage 5: figures of a sweep: loss or a metric by round, what clients have at each alpha, and what that costs."""
+"""Stage 5: draw a sweep's figures: loss or a metric by round, what clients have at each alpha, and what that costs."""
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping

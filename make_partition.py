@@ -77,15 +77,10 @@ def assign_images(config: Mapping[str, Any]) -> None:
     """Group the images, assign the groups, and write the partition and how uneven it is."""
     from network.partition.arrays import read_arrays
     from network.partition.assigning import PARTITION_FILE, assign_by_settings
-    from network.partition.heterogeneity import (
-        beyond_chance,
-        class_variance_share,
-        report,
-        report_text,
-        sparse_counts,
-    )
+    from network.partition.heterogeneity import beyond_chance, class_variance_share, report, report_text, sparse_counts
     from network.partition.settings import AssignSettings
     from network.partition.unassigned import unassigned_lines
+    from reports.console import wrapped
     from reports.figures.partitions import distribution
     from utils.files import write_json
 
@@ -113,7 +108,7 @@ def assign_images(config: Mapping[str, Any]) -> None:
     left = unassigned_lines(partition.client_of[own], arrays.groups[own], arrays.called(arrays.groups)[0], of_assigned)
     print(report_text(values, of_described, of_assigned, left), *arrays.lines(partition.client_of), sep="\n")
     folder = config["output_path"]
-    print(f"partition in {folder / PARTITION_FILE} and beside it, figures in {folder / 'figures'}")
+    print(wrapped(f"partition in {folder / PARTITION_FILE} and beside it, figures in {folder / 'figures'}"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Stage 6: one HTML page of a results folder, with its tables, figures, and the arguments and versions of its runs."""
+"""Stage 6: make an HTML page of a results folder: tables, figures, and the arguments and versions of its runs."""
 
 from argparse import Namespace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Stage 5: tables and figures of the finished runs: what splits cost, and how similar the tasks' clusters are."""
+"""Stage 5: make tables and figures of the finished runs: what partitions cost, and how similar tasks' clusters are."""
 
 from __future__ import annotations
 

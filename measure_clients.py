@@ -1,4 +1,4 @@
-"""How non-IID are clients that are there already? The α of a Dirichlet partition that their counts look drawn from."""
+"""Measure how non-IID given clients are: the α of the Dirichlet partition from which their counts look drawn."""
 
 from __future__ import annotations
 
@@ -79,6 +79,7 @@ def main() -> None:
     args = parse_args()
     from datasets.table import read_table
     from network.partition.own_clients import measure, own_clients, target_shares
+    from reports.console import wrapped
     from reports.figures.own_clients import equivalent_alphas
     from utils.runs import data_path_or_default
 
@@ -90,7 +91,7 @@ def main() -> None:
     clients = own_clients(args.clients, args.groups, args.partition_file, table_of if has_table else None)
     shares = target_shares(table_of()[0], args.tasks, len(clients.client_of)) if args.tasks else {}
     measured = measure(clients, args.rand_seed)
-    print(*(grouping.sentence() for grouping in measured), sep="\n")
+    print(*(wrapped(grouping.sentence()) for grouping in measured), sep="\n")
     n_clients = int(clients.client_of.max()) + 1
     for task, share in shares.items():
         print(f"{task}: {share(clients.client_of, n_clients):.2f} of the target's variance lies between clients")
@@ -101,7 +102,7 @@ def main() -> None:
 
         simulated = [simulate(clients, grouping, args.rand_seed, shares) for grouping in measured]
         for nearest, *_ in simulated:
-            print(f"{nearest.sentence()}; arguments in {nearest.save(args.output_path)}")
+            print(wrapped(f"{nearest.sentence()}; arguments in {nearest.save(args.output_path)}"))
         write_rows(args.output_path / "simulated.csv", [rule.row() for rules in simulated for rule in rules])
     print(f"tables and figure in {args.output_path}")
 

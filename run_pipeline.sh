@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Does a partition by clusters of a task's embeddings cost more than one by class? Renders the built-in rooms, trains one
-# model per task, clusters its embeddings, simulates federated learning on embedding-based, class-based and random
-# partitions with five seeds, and makes tables, a figure and a report; the last lines answer.
+# Does a partition by clusters of a task's embeddings cost more than one by class? The script renders the built-in rooms,
+# trains one model per task and clusters its embeddings. It simulates federated learning with five seeds under
+# embedding-based, class-based and IID partitions. It makes tables, a figure and a report, and its last lines answer.
 #
 #   bash run_pipeline.sh               about nine minutes on two cores
 #   bash run_pipeline.sh --data nyu    the same on the photographs of NYUv2, or of any folder with a table of images,

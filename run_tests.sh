@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all tests and reports how many lines of the library they run; further arguments go to pytest, and select, e.g.
-# `bash run_tests.sh tests/network`. `--soak 100` kills every resumable script a hundred times.
+# Runs all tests and reports how many lines of the library they run. Further arguments go to pytest and select tests, such
+# as `bash run_tests.sh tests/network`. `--soak 100` kills every resumable script a hundred times.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source scripts/environment.sh requirements.txt requirements-cluster.txt requirements-exr.txt requirements-flower.txt \

@@ -1,9 +1,7 @@
 """Stage 2b: train a task's model on all training images."""
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 from utils.args import Parser
 from utils.errors import UserError, run_script
@@ -31,36 +29,20 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     return Namespace(**config)
 
 
-def initial_model(config: Mapping[str, Any]) -> Path:
-    """The file of the initial model; where there is none, the default one is made."""
-    from datasets.table import classes_for
-    from models.networks.config import ModelConfig
-    from models.networks.task_model import init_file, make_initial_model
-
-    start = init_file(config["init_model_dir"], config["task"], config["use_cbam"])
-    if not start.is_file():
-        classes = classes_for(config["task"], config["data_path"], config["result_path"])
-        model = ModelConfig(config["task"], use_cbam=config["use_cbam"], classes=classes)
-        made = make_initial_model(start, model, config["rand_seed"])
-        print(f"made the default initial model, because there was none: {made}")
-    return start
-
-
 def main() -> None:
     """Train, and measure the best model on the held-out images beside the constant baseline."""
     args = parse_args()
     from datasets.task_data import TaskData
     from models.central.evaluation import evaluate, mean_values, measure_trivial
     from models.central.settings import TrainSettings
-    from models.central.training import CentralTraining, best_file, checkpoint_file, early_file
+    from models.central.start import starting_model
+    from models.central.training import CentralTraining, central_files, central_model
     from models.networks.frozen import on_kept_outputs
-    from models.networks.lora import adapt
-    from models.networks.parts import TRAINS
     from models.networks.precision import set_precision
-    from models.networks.task_model import load_model
     from models.networks.threads import set_threads
     from network.partition.non_participating import Whose
     from network.provenance import provenance
+    from reports.console import wrapped
     from reports.figures.charts import loss_curve
     from reports.stages.central import report_held_out
     from utils.files import locked
@@ -72,10 +54,7 @@ def main() -> None:
     if accelerator.num_processes > 1:
         raise UserError("central training runs in one process; start it without accelerate launch")
     whose = Whose.from_config(vars(args), "train_clients")
-    start = initial_model(vars(args))
-    model = load_model(start, args.task, "model_initialization.py")
-    adapt(model.encoder, model.config, TRAINS[args.train].from_config(vars(args)), args.rand_seed)
-    set_precision(model, args.precision, accelerator.device)
+    model, start = starting_model(vars(args), accelerator.device)
     config = vars(args) | model.config.record()
     config["data_path"] = data_path = data_path_or_default(args.data_path, args.result_path)
     data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode)
@@ -83,10 +62,8 @@ def main() -> None:
     settings = TrainSettings.from_config(vars(args))
     model, inputs = on_kept_outputs(model, data, settings, accelerator)
     set_threads(model, inputs, args.batch_size)
-    last, best_path, early = files = [
-        make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)
-    ]
-    training = CentralTraining(model, inputs, settings, accelerator, last, best_path, early, args.checkpoint_every)
+    last, *_ = files = central_files(args.checkpoint_path, args.task, args.use_cbam)
+    training = CentralTraining(model, inputs, settings, accelerator, *files, args.checkpoint_every)
     trivial, _ = measure_trivial(data, {"global test": data.test, "validation": training.val}, accelerator)
     made_with = provenance(config, data.version, [start, *whose.reads])
     with locked(last.with_suffix(".lock"), f"another training writes to {last}; see --checkpoint_path"):
@@ -96,8 +73,8 @@ def main() -> None:
         run.track(accelerator, len(training.history) + 1)
         training.run(on_epoch=run.write_metrics)
 
-    best = load_model(best_path, args.task, "train_centralized_task_model.py").to(accelerator.device)
-    set_precision(best, args.precision, accelerator.device)
+    best, best_path = central_model(args.checkpoint_path, args.task, args.use_cbam)
+    set_precision(best.to(accelerator.device), args.precision, accelerator.device)
     values = mean_values(data, evaluate(best, data, data.test, accelerator))
     zero = report_held_out(best, data, values, trivial, run.figures)
     title = f"{model.task.label}: central training, seed {args.rand_seed}"
@@ -106,7 +83,7 @@ def main() -> None:
     summary |= {"zero": zero} if zero else {}
     run.write_summary(summary, digests(files, args.result_path))
     accelerator.end_training()
-    print(f"best model in {best_path}, figures in {run.figures}")
+    print(wrapped(f"best model in {best_path}, figures in {run.figures}"))
 
 
 if __name__ == "__main__":

@@ -45,11 +45,9 @@ def main() -> None:
     from network.engine.simulation import Simulation, shared_run
     from network.engine.trainer import travelling
     from network.partition.assigning import check_unchanged
-    from network.partition.groups import within
-    from network.partition.held_out import assign_held_out
+    from network.partition.held_out import held_out_of
     from network.partition.resolve import resolve_partition
     from network.partition.settings import SplitSettings
-    from network.privacy import privacy_of
     from network.provenance import provenance
     from network.settings import AdaptSettings, check_adaptation
     from network.start import starting_model
@@ -69,15 +67,13 @@ def main() -> None:
     partition, split = resolve_partition(requested, data)
     check_adaptation(args.adapt_steps, partition.n_non_participating)
     federation.check(model.task, partition.participants.n_clients)
-    privacy_of(federation, partition.participants.n_clients)  # before a run is begun: it refuses, too
-    held_out = assign_held_out(partition.clients, partition.groups, within(partition.groups, data.test), args.rand_seed)
+    held_out = held_out_of(partition, data.test, args.rand_seed)
     parts = ("test_federated", args.method, args.task, split.type, split.name)
     early = early_file(args.trained_model_dir, args.task, args.use_cbam)
     reads = (start, early, args.assignment_files_path / f"assignments_{args.task}.npy", *federation.algorithm.reads())
     config = vars(args) | federation.record() | model.config.record() | split.record() | {"data_path": data_path}
     made_with = provenance(config, data.version, reads)
     run = shared_run(accelerator, lambda: Run.start(config, *parts, origin=made_with, formerly=split.former_name))
-    title = f"{model.task.label}, {split.title}"
     clients = FederatedData.of(data, partition, held_out)
     uneven = measure(partition.participants, split, clients.known, federation.reweighting, early, accelerator)
     if args.resume_training:
@@ -85,14 +81,14 @@ def main() -> None:
     if accelerator.is_main_process:
         for line in split.instead_of(requested):
             print(line)
-        report_partition(partition, held_out, data, uneven, run, title, split.type, args.plot_distribution)
-        report_non_participating(partition, split, args.task, federation.tells_clusters, args.start_warm)
+        report_partition(partition, held_out, data, uneven, run, split, federation, args.plot_distribution)
+        report_non_participating(partition, split, args.task, federation, args.start_warm)
 
     adapting = AdaptSettings.from_config(vars(args))
     model, inputs = on_kept_outputs(model, data, federation.local, accelerator, adapting.adapt_train)
     simulation = Simulation(model, replace(clients, images=inputs), federation, accelerator, run)
     adapted = train(simulation, adapting, args.resume_training)
-    report_run(simulation, partition, split.type, f"{simulation.label()}, {title}", uneven, adapted)
+    report_run(simulation, partition, split, uneven, adapted)
     accelerator.end_training()
 
 

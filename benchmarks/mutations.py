@@ -116,8 +116,8 @@ class Copy(ForkedTests):
 def tried(mutations: Sequence[Mutation], jobs: int) -> dict[Mutation, str]:
     """The outcome of each mutation, so many files of tests at the same time."""
     by_tests: dict[tuple[str, ...], list[Mutation]] = {}
-    for each in mutations:
-        by_tests.setdefault(each.tested_by, []).append(each)
+    for mutation in mutations:
+        by_tests.setdefault(mutation.tested_by, []).append(mutation)
     waiting = iter(list(by_tests.values()))  # whose next one a single thread gets
 
     def work(folder: Path) -> dict[Mutation, str]:

@@ -74,7 +74,7 @@ class BoxPacker:
                 there += np.bincount(boxes[:, 4].astype(int), minlength=len(names))
                 lost += np.bincount(boxes[is_lost, 4].astype(int), minlength=len(names))
         if lost.any():
-            of = ", ".join(f"{lost[each]} of {there[each]} {names[each]}" for each in np.argsort(-lost) if lost[each])
+            of = ", ".join(f"{lost[k]} of {there[k]} {names[k]}" for k in np.argsort(-lost) if lost[k])
             print(
                 f"at {self._size} px, {lost.sum()} of {there.sum()} boxes are never learnt ({of}): too small, or "
                 "behind smaller ones, they have none of the detector's points; a larger --image_size has more"

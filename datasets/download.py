@@ -1,11 +1,10 @@
-"""Download data sets: what the experiments need of Taskonomy, through omnidata-tools, and those of plain addresses.
+"""Download data sets: what the experiments need of Taskonomy, by omnidata-tools, and sets with a public address.
 
     python -m datasets.download --data_path taskonomy_dataset --name NAME --email EMAIL --agree_all True
     python -m datasets.download --source cifar10 --data_path data/cifar10
 
-The first gets the paper's three buildings with the files of all tasks. It first prints the sizes, as the server states
-them, and the free space on the disk; `--dry_run True` ends there. Files that are there already are not downloaded
-again.
+The first command gets the paper's three buildings with the files of all tasks. It first prints the sizes, as the server
+states them, and the free space on the disk; `--dry_run True` stops there. Files that exist are not downloaded again.
 """
 
 from __future__ import annotations

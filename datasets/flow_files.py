@@ -48,7 +48,7 @@ class Pair:
         numbers = np.array([self.unit, *self.intrinsics, *self.invalid, *np.ravel(self.motion)], float)
         if len(self.intrinsics) != 4 or np.shape(self.motion) != (4, 4) or not np.isfinite(numbers).all():
             raise ValueError("no four intrinsics, or a motion that is not 4 x 4, or numbers that are not finite")
-        if numbers[:3].min() <= 0 or not all(isinstance(each, str) for each in (self.depth, self.depth_next)):
+        if numbers[:3].min() <= 0 or not all(isinstance(name, str) for name in (self.depth, self.depth_next)):
             raise ValueError("its unit and focal lengths are above 0, and its maps are named by texts")
 
     @classmethod
@@ -65,7 +65,7 @@ class Pair:
         One that says the same, and is as new as the maps, stays: what is packed of it is then as good as ever.
         """
         text, path = json.dumps(asdict(self)), data_path / cell
-        maps = [data_path / each for each in (self.depth, self.depth_next)]
+        maps = [data_path / name for name in (self.depth, self.depth_next)]
         with suppress(OSError):
             if path.read_text(encoding="utf-8") == text and _time(path) >= max(map(_time, maps)):
                 return

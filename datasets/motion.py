@@ -60,7 +60,7 @@ def flow_by_depth(
     there = camera.pixels(points)
     flow = flow_to(there)
     known = np.isfinite(flow[0])
-    across, down = ([f(each).astype(int) for f in (np.floor, np.ceil)] for each in there[:, known].round(6))
+    across, down = ([f(position).astype(int) for f in (np.floor, np.ceil)] for position in there[:, known].round(6))
     height, width = depth_next.shape
     seen = np.zeros(known.sum(), bool)
     for x, y in product(across, down):

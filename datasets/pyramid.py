@@ -107,7 +107,7 @@ def match(points: Points, target: Tensor, valid: Tensor) -> Matched:
     point's size), and whose farthest side is 4 to 8 sizes away; less at the finest level and more at the coarsest.
     """
     left, top, right, bottom, _ = target.unsqueeze(-3).unbind(-1)  # (…, 1, M), against points (…, A, 1)
-    x, y, size = (each.unsqueeze(-1) for each in (points.x, points.y, points.size))
+    x, y, size = (values.unsqueeze(-1) for values in (points.x, points.y, points.size))
     off_centre = torch.maximum((x - (left + right) / 2).abs(), (y - (top + bottom) / 2).abs())
     sides = torch.stack([x - left, y - top, right - x, bottom - y])
     farthest = sides.amax(0)

@@ -49,7 +49,7 @@ class OwnState:
     memory = 0
 
     def __init__(self, folder: Path, client: int, n_clients: int, device: torch.device) -> None:
-        self.own, self.n_clients = [client], n_clients
+        self.of_process, self.n_clients = [client], n_clients
         self._folder, self._device = folder, device
         self.version: int | None = None
         self.next = 1

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from datasets.task_data import TaskData
-from network.algorithms.by_label import ByLabel
+from network.algorithms.by_label import ByKind
 from network.algorithms.fedavg import FedAvg
 from network.importance import FedIR
 from network.partition.client_images import ClientImages
@@ -21,7 +21,7 @@ from network.partition.client_images import ClientImages
 
 def knows_labels(algorithm: FedAvg, reweighting: FedIR) -> bool:
     """Whether images are distinguished by their class, so that counts are requested."""
-    return reweighting.is_active or isinstance(algorithm, ByLabel)
+    return reweighting.is_active or isinstance(algorithm, ByKind)
 
 
 def class_counts(data: TaskData, images: np.ndarray) -> np.ndarray:

@@ -42,7 +42,7 @@ class Versions:
     It has the methods of `network.engine.state.ClientStates` that the rounds call.
     """
 
-    own: list[int]
+    of_process: list[int]
     now: dict[int, int] = field(default_factory=dict)
     finished: dict[int, int] = field(default_factory=dict)
     checkpoints: list[dict[int, int]] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Versions:
 
     def roll_back(self, clients: Collection[int] | None = None) -> None:
         """These clients (by default all) return to the last finished round."""
-        for client in self.own if clients is None else clients:
+        for client in self.of_process if clients is None else clients:
             self.now.pop(client, None)
             if client in self.finished:
                 self.now[client] = self.finished[client]
@@ -238,7 +238,7 @@ class RemoteEvaluation(Evaluation):
         )
         self._clients = clients
 
-    def of_server(self, model: nn.Module, own: Collection[int]) -> dict[str, float]:
+    def of_server(self, model: nn.Module, of_process: Collection[int]) -> dict[str, float]:
         """The columns of the server's model."""
         data = self.images
         test = mean_values(data, evaluate(model, data, data.test, self.accelerator))
@@ -247,7 +247,9 @@ class RemoteEvaluation(Evaluation):
         row = columns(data.task, self._client_values(""), ("train", "local_test"))
         return row | {f"test_{name}": value for name, value in test.items()}
 
-    def of_clients(self, model: nn.Module, load: Callable[[int], None], own: Collection[int]) -> dict[str, float]:
+    def of_clients(
+        self, model: nn.Module, load: Callable[[int], None], of_process: Collection[int]
+    ) -> dict[str, float]:
         """The columns of the personal models."""
         values = self._client_values("personal_")
         return columns(self.images.task, values, ("personal_train", "personal_local_test"))

@@ -19,8 +19,7 @@ from datasets.table import BOX_COLUMNS, PART, Listing, read_boxes, read_table, w
 from datasets.task_data import TaskData
 from datasets.tasks import BOXES, CLASS, RGB, get_task
 from network.partition.assigning import Partition, read_partition
-from network.partition.groups import within
-from network.partition.held_out import assign_held_out
+from network.partition.held_out import held_out_of
 from utils.errors import UserError
 from utils.files import read_json, write_json
 from utils.renamed import with_present_names
@@ -120,8 +119,7 @@ def export_clients(config: Mapping[str, Any], saved: Path) -> list[Path]:
     )
     data = TaskData(table, task, int(record["image_size"]), torch.device("cpu"))
     _check(saved, partition, data, record.get("table_sha256"))
-    held_out_groups = within(partition.groups, data.test)
-    held_out = assign_held_out(partition.clients, partition.groups, held_out_groups, int(record["rand_seed"]))
+    held_out = held_out_of(partition, data.test, int(record["rand_seed"]))
     return export_shares(config["export_clients"], data, partition, held_out)
 
 

@@ -43,8 +43,8 @@ class Choices:
 
 def add_choices(parser: Parser) -> None:
     """Add `--method`, `--aggregation` and `--attack`, and the arguments of each method, rule and attack."""
-    for each in (Choices, ClientSampling, FedIR):
-        add_settings(parser, each, "method")
+    for settings in (Choices, ClientSampling, FedIR):
+        add_settings(parser, settings, "method")
     for choice, readers in READERS.items():
         add_arguments_of(parser, choice, readers, choice)
 

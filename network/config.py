@@ -37,7 +37,7 @@ class FederationConfig:
         settings: how the federation is simulated, with the seed of all random choices.
         sampling: which clients take part in a round.
         reweighting: what weights clients' images.
-        aggregation: how the server puts uploads together.
+        aggregation: how the server aggregates uploads.
         attack: what some clients do to harm the others, who alone count in evaluations of clients.
         privacy: bounds of uploads, and noise.
 
@@ -81,12 +81,15 @@ class FederationConfig:
         )
 
     def check(self, task: Task, n_clients: int) -> None:
-        """UserError where it does not fit the task or the number of clients."""
+        """UserError where it does not fit the task or the number of clients, or where no noise would protect them."""
+        from network.privacy import privacy_of  # which is slow to import
+
         self.algorithm.check_clients(n_clients)
         self.sampling.check(n_clients)
         self.aggregation.check_clients(min(self.sampling.clients_per_round or n_clients, n_clients))
         if self.attack:
             self.attack.check(task, n_clients)
+        privacy_of(self, n_clients)
 
     def check_uploads(self, travels: bool) -> None:
         """UserError where something is to act on uploads, and nothing of the model that is trained travels."""
@@ -114,14 +117,14 @@ class FederationConfig:
     def record(self) -> dict[str, Any]:
         """The arguments of its parts, by name: what was given, and what follows from that where nothing was."""
         parts = self.algorithm, self.sampling, self.reweighting, self.aggregation, self.attack
-        return {name: value for each in parts if each for name, value in each.record().items()}
+        return {name: value for part in parts if part for name, value in part.record().items()}
 
     def _name(self, argument: str) -> str:
         """A choice as the command line makes it, as `--method fedprox`."""
         if argument == "clip_norm":
             return f"--clip_norm {self.privacy.clip_norm}"
         chosen = type({"method": self.algorithm, "aggregation": self.aggregation, "attack": self.attack}[argument])
-        names = (name for name, each in READERS[argument].items() if each is chosen)
+        names = (name for name, entry in READERS[argument].items() if entry is chosen)
         return f"--{argument} {next(names, chosen.__name__)}"  # one that is not of this package has no name
 
     def _refuse(self, argument: str, other: str, reason: str) -> None:

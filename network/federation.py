@@ -31,7 +31,7 @@ from network.engine.federated_data import FederatedData
 from network.engine.simulation import Simulation
 from network.partition.assigning import Partition, assign
 from network.partition.groups import within
-from network.partition.held_out import assign_held_out
+from network.partition.held_out import held_out_of
 from network.settings import LocalSettings
 from utils.runs import Run
 
@@ -121,7 +121,7 @@ def simulation_of(
     Raises:
         UserError: where the configuration does not fit the task or the number of clients.
     """
-    config, groups = config or FederationConfig(), partition.groups
-    held_out = assign_held_out(partition.clients, groups, within(groups, data.test), config.settings.rand_seed)
+    config = config or FederationConfig()
+    held_out = held_out_of(partition, data.test, config.settings.rand_seed)
     federated = FederatedData.of(data, partition, held_out)
     return Simulation(model, federated, config, accelerator or Accelerator(), Run(Path(folder)))

@@ -1,8 +1,8 @@
 """What a federation reaches within a budget of rounds, or of consecutive batches at its largest client.
 
 Tables 2 to 5 and figures 4 to 9 of Hsu, Qi and Brown 2020 (arXiv 2003.08082): accuracy at a round and at a batch,
-rounds until a share of central training's accuracy is reached, and accuracy against the earth mover's distance of the
-split.
+rounds until a share of central training's accuracy is reached, and accuracy against the partition's earth mover's
+distance.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ _RUN = [*_SETTING, "rand_seed"]
 def read_progress(results: Results, metric: str = "accuracy") -> pd.DataFrame:
     """A metric (the larger the better) of the global model on the held-out images by round: one row per evaluation.
 
-    Rows are sorted by task, setting, alpha, seed and round. Columns: task, setting (the method and the arguments in
-    which the runs differ, as text), line (the same without what only says how data are split), split (its label), alpha
-    (nan where it is not used), rand_seed, round, batches (steps so far, counting
-    in each round those of the client with the most), `before` (the round before, evaluated or not), `next_round` and
-    `next_batches` (both numbers after the round that follows; nan where none does), `value`, `emd` (of the split) and
-    `central`: the best value of central training for this task and seed or, without such a run, for other seeds; nan
-    without any. Runs of central training are those of `--method centralized`, which take as many steps with the same
-    settings, and those of `train_centralized_task_model.py`.
+    Rows are sorted by task, setting, alpha, seed and round. Columns:
 
-    Raises `UserError` if no run has the metric.
+    - task, setting (the method and the arguments in which the runs differ, as text), line (the same without arguments
+      of the partition), split (the partition's label), alpha (nan where it is not used), rand_seed;
+    - round, batches (steps so far, counting in each round those of the client with the most), `before` (the round
+      before, evaluated or not), `next_round` and `next_batches` (both numbers after the next round; nan without one);
+    - `value`, `emd` (of the partition) and `central`: the best value of central training for this task and seed or,
+      without such a run, for other seeds; nan without any.
+
+    Runs of central training are those of `--method centralized`, with as many steps and the same settings, and those of
+    `train_centralized_task_model.py`. Raises `UserError` if no run has the metric.
     """
     runs = [run for run in results["test_federated"] if f"test_{metric}" in run.summary["last"]]
     federated = [run for run in runs if run.args["method"] != CENTRAL]
@@ -94,8 +95,8 @@ def budget_tables(
 def _settings(runs: list[Finished]) -> list[dict[str, str]]:
     """Each run's method, and those of its arguments (not alpha and seed) that vary within its task, method and alpha.
 
-    All of them are its `setting`; its `line` is without those that say how data are split. A learning rate that was
-    chosen at each alpha makes no settings of their own.
+    All of them are its `setting`; its `line` leaves out those of the partition. A learning rate that was chosen at each
+    alpha makes no setting of its own.
     """
     settings = pd.DataFrame([run.settings for run in runs])
     fixed = {"task", "method", "alpha", "rand_seed"}
@@ -143,14 +144,14 @@ def at_budgets(progress: pd.DataFrame, unit: str, budgets: Sequence[int] = ()) -
     The cells are text: mean and standard deviation over seeds of the model after the last round that ends within the
     budget. They are empty where it was not evaluated in some seed's run, or the run ends before. The default budgets
     are the evaluations of the setting whose seeds all reach the most, nearest to a fifth, half and all of that. Central
-    training's value stands beside them.
+    training's value is in a column of its own.
     """
     progress = progress[progress[unit].notna()]
     last = progress.groupby(_RUN, dropna=False)[unit].max().groupby(level=_SETTING, dropna=False).min()
     budgets = budgets or (_nearest(progress, unit, last) if len(last) else [])
 
     def cells(run: pd.DataFrame) -> dict[str, float]:
-        """A run's value at each budget, in percent; nan where the model of then was not evaluated."""
+        """A run's value at each budget, in percent; nan if the model was not evaluated then."""
         values = {}
         for budget in budgets:
             # The last round may not be over at a larger budget.
@@ -176,7 +177,7 @@ def rounds_to(progress: pd.DataFrame, shares: Sequence[float] = SHARES) -> pd.Da
     """The first evaluated round at which a share of the central accuracy is reached, as text.
 
     Mean and standard deviation over the seeds that reach it, and their number if not all do; `> N` if none does by the
-    last round of its run, N, and `> N to M` if the runs end after N to M rounds. `≤` stands before rounds where those
+    last round of its run, N, and `> N to M` if the runs end after N to M rounds. `≤` precedes rounds if those
     just before were not evaluated. Rows as in `at_budgets`. Empty without a central run.
     """
 

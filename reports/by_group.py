@@ -21,10 +21,10 @@ _MOST = 20  # groups that find room beside each other
 def group_tables(results: Results, metric: str) -> dict[str, pd.DataFrame]:
     """By the column of the groups, a table as text: a row per task, method and setting, a column per group.
 
-    It has the runs in which each client's images are of one group, and clients are of 2 to 20 groups. Values are those
-    of the metric on the clients' held-out images (of the loss, for tasks without this metric), with the clients' own
-    models where there are some: the mean over each group's clients, and in `mean` that over groups, each as mean and
-    95 % interval over seeds, which of a share stays between 0 and 1. Empty without such runs.
+    It has the runs in which each client's images are of one group, and clients are of 2 to 20 groups. Values are the
+    metric on client test (the loss, for tasks without this metric), with personal models if there are some. A column is
+    the mean over a group's clients, and `mean` that over groups, each as mean and 95 % interval over seeds. The
+    interval of a share stays between 0 and 1. Empty without such runs.
     """
     rows_by_type: dict[str, list[dict[str, Any]]] = {}
     for run in results["test_federated"]:

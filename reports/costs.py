@@ -33,8 +33,8 @@ _COLUMNS = {
 def read_costs(results: Results) -> pd.DataFrame:
     """The costs of all finished runs that recorded them, a row per run: its setting, and the values of `_COLUMNS`.
 
-    Columns that begin with "argument." hold its other arguments, but for the seed and those that say which images a
-    client has. nan where a run does not have a cost: central training sends nothing. Empty without runs.
+    Columns that begin with "argument." hold its other arguments, without the seed and those of the partition. A cost
+    that a run does not have is nan: central training sends nothing. Empty without runs.
     """
     rows: list[dict[str, Any]] = []
     for run in (*results["train_centralized"], *results["test_federated"]):

@@ -27,8 +27,8 @@ def read_rounds(results: Results, images: str, methods: Collection[str] = ()) ->
     """The loss by round of the finished runs of some methods, or of all: a row per run and evaluated round.
 
     Columns: task, method, type, alpha, rand_seed, round, `loss` on the part `images` of the data (see
-    `utils.runs.MEASURED_ON`; a mean over clients, of personal models where there are some), `trivial`, the
-    constant baseline's loss there, and `measure`, the name of the loss. UserError if there are no runs, or if they
+    `utils.runs.MEASURED_ON`), `trivial`, the constant baseline's loss there, and `measure`, the name of the loss. Over
+    clients, a loss is a mean, of personal models where there are some. UserError if there are no runs, or if they
     differ in other arguments.
     """
     runs = _runs(results, methods)
@@ -72,7 +72,7 @@ def _last(runs: list[Finished], path: Path, images: str, argument: str) -> pd.Da
 def _with_losses(table: pd.DataFrame, images: str) -> pd.DataFrame:
     """The rows of tasks that have losses on this part of the data; UserError if none has.
 
-    Where each client keeps a part of its model, there is none to be held against all held-out images.
+    If each client keeps a part of its model, no model can be evaluated on global test.
     """
     has = table.groupby("task")["loss"].transform(lambda losses: losses.notna().any())
     if not has.any():
@@ -82,7 +82,7 @@ def _with_losses(table: pd.DataFrame, images: str) -> pd.DataFrame:
 
 
 def read_assigned(results: Results) -> dict[str, Assigned]:
-    """What clients have in each task's runs of the first seed, without random splits; UserError if none is left."""
+    """What clients have in each task's runs of the first seed, without IID partitions; UserError if none is left."""
     of_tasks: dict[str, Assigned] = {}
     uneven = [run for run in _runs(results, ()) if run.args["type"] != "iid"]
     if not uneven:

@@ -1,4 +1,4 @@
-"""Whether a split by clusters costs more than one by classes where both separate an equal share of the target."""
+"""Whether a partition by clusters costs more than one by classes where both separate an equal share of the target."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _GAP, _VERDICT = "gap between runs", "at equal skew"
 
 
 def equal_skew(runs: pd.DataFrame) -> pd.DataFrame:
-    """What both splits cost on client train at an equal share of the target's variance between clients.
+    """What both partitions cost on client train at an equal share of the target's variance between clients.
 
-    At equal alpha, the splits separate different shares, and the larger share costs more, whatever it is made of. For
-    each seed, both splits are compared at the largest share that runs of both reach. A split's cost there is read from
-    a curve through its runs at all alphas and the IID run, whose cost is 0.
+    At equal alpha, the partitions separate different shares, and a larger share costs more, whatever it is made of.
+    For each seed, both partitions are compared at the largest share that runs of both reach. A partition's cost there
+    is that of a curve through its runs at all alphas and the IID run, whose cost is 0.
 
     The curve is a piecewise cubic that rises where the costs rise and turns only at runs (PCHIP, Fritsch and Carlson
-    1980). Unlike isotonic regression, it leaves measured costs as they are: pooling would raise the cost of the split
-    whose largest share it is. Noise of the runs is in the spread of the seeds' curves. What a curve says between runs
-    may be wrong for all seeds alike; how far it lies from straight lines between the runs is taken for this error and
-    widens the interval at both ends, and the verdict and p count only what lies beyond it. Where the gap between the
-    runs beside the share is wider than half of a split's range of shares, there is no verdict, nor where the IID runs
-    are not clearly below the constant baseline.
+    1980). Unlike isotonic regression, it does not change measured costs: pooling would raise the cost of the partition
+    whose largest share it is. Noise of the runs is in the spread of the seeds' curves. Between runs, a curve may be
+    wrong for all seeds alike. Its distance from straight lines between the runs estimates this error. The error widens
+    the interval at both ends, and the verdict and p count only what exceeds it. There is no verdict where the gap
+    between the runs beside the share is wider than half of a partition's range of shares. Nor is there one where the
+    IID runs are not clearly below the constant baseline.
 
-    A row per task, method and setting, as text, with p adjusted over the table. Empty where no seed has both splits.
+    A row per task, method and setting, as text, with p adjusted over the table. Empty if no seed has both partitions.
     """
     rows, intervals, p_values, without = [], [], [], []
     for fixed, part, iid in settings(runs, ["task", "method"]):
@@ -68,10 +68,10 @@ def equal_skew(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _at_equal_share(part: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """For each seed with both splits and an IID run: the share, and each split's cost at it, in percent.
+    """For each seed with both partitions and an IID run: the share, and each partition's cost at it, in percent.
 
-    `error` is how far the difference of the curves lies from that of straight lines, in percent, and `gap` the wider
-    gap between runs beside the share, over its split's range of shares.
+    `error` is the distance between the curves' difference and that of straight lines, in percent. `gap` is the wider
+    gap between runs beside the share, over its partition's range of shares.
     """
     for seed, of_seed in part.groupby("rand_seed"):
         assigned = {split: of_seed[of_seed["type"] == f"{split}_based"] for split in COMPARED}
@@ -89,7 +89,7 @@ def _at_equal_share(part: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str,
 
 
 def _points(runs: pd.DataFrame, iid: pd.Series) -> pd.Series:
-    """Costs over the IID run's, in percent, by increasing share: of one split's runs and of the IID run."""
+    """Costs over the IID run's, in percent, by increasing share: of one partition's runs and of the IID run."""
     costs = np.append(increase(runs["train_loss"].to_numpy(), iid["train_loss"]), 0.0)
     return pd.Series(costs, [*runs[_SHARE], iid[_SHARE]]).dropna().groupby(level=0).mean()
 

@@ -1,8 +1,8 @@
-"""What splits cost against the α that their clients look drawn from, by class and by cluster, and their target share.
+"""What partitions cost by the α from which their clients look drawn, by class and by cluster, and by target share.
 
     python -m reports.equivalent_alphas results/pacs_own_clients results/digits_own_clients
 
-takes the finished runs of each result folder, with the IID run of each seed, and the clusters of the runs of that seed.
+The command takes the finished runs of each result folder, with the IID run and the clusters of each seed.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ IID = "iid"
 
 
 def costs(results: Results) -> pd.DataFrame:
-    """What each run of a split costs over the IID run of its seed, in percent, beside the measures of its partition.
+    """What each run costs over the IID run of its seed, in percent, beside the measures of its partition.
 
-    Columns: `task`, `split` (its type, and alpha where it depends on one), `rand_seed`, those of `BY`, in which α is
-    infinity where the counts do not tell clients from IID ones, and of each of the `LOSSES` the increase (by its name)
-    and the losses of the split, of IID clients and of the constant baseline (`<name>_split`, `_iid`, `_constant`).
+    Columns: `task`, `split` (the partition type, and alpha where it depends on one), `rand_seed`, and those of `BY`.
+    There α is infinite where the counts do not distinguish clients from IID ones. Each of the `LOSSES` has its increase
+    (by its name) and the losses of the partition, of IID clients and of the constant baseline (`<name>_split`, `_iid`,
+    `_constant`).
 
     Raises:
-        UserError: where there are no runs of splits with an IID run.
+        UserError: if no run has an IID run to compare with.
     """
     runs = results["test_federated"]
     iid = {_alike(run): run for run in runs if run.args["type"] == IID}
@@ -97,7 +98,7 @@ def _alpha(client_of: np.ndarray, groups: np.ndarray) -> float:
 
 
 def by_split(table: pd.DataFrame) -> pd.DataFrame:
-    """The `costs` of each split over its seeds, as text: α from least to most, means, increases with 95 % intervals."""
+    """The `costs` of each partition over its seeds, as text: ranges of α, means, 95 % intervals of increases."""
     rows = []
     for (task, split), part in table.groupby(["task", "split"], sort=False):
         row = {"task": task, "split": split, "seeds": len(part)}
@@ -113,7 +114,7 @@ def by_split(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _range(values: pd.Series) -> str:
-    least, most = (f"{each:.3g}".replace("inf", "∞") for each in (values.min(), values.max()))
+    least, most = (f"{value:.3g}".replace("inf", "∞") for value in (values.min(), values.max()))
     return least if least == most else f"{least} to {most}"
 
 

@@ -1,4 +1,4 @@
-"""Whether the runs of splits that are compared with IID have as many images as the IID runs."""
+"""Whether the runs of partitions that are compared with IID have as many images as the IID runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _ALIKE = 0.98  # of the IID runs' images: assigning in equal numbers leaves a re
 def fewer_images(results: Results) -> Iterator[str]:
     """A sentence for each task and rule whose federated runs have fewer images than the task's IID runs.
 
-    What their split costs over IID is then partly what fewer images cost. Runs that kept no number of images, or none
-    under IID, do not count.
+    What their partition costs over IID is then partly what fewer images cost. Runs that recorded no number of images,
+    or none under IID, do not count.
     """
     iid: dict[str, list[int]] = defaultdict(list)
     others: dict[tuple[str, str], list[int]] = defaultdict(list)

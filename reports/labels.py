@@ -44,7 +44,7 @@ def loss_label(args: Mapping[str, Any]) -> str:
 
 
 def headline_metric(task: str, names: Sequence[str]) -> str:
-    """Which of a task's values, named as in its runs, stands beside the loss in a headline; empty without metrics.
+    """Which of a task's values, named as in its runs, is beside the loss in a headline; empty without metrics.
 
     The first that figures draw, such as the accuracy, and else the last.
     """

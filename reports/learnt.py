@@ -1,7 +1,7 @@
 """Whether models have learnt more than the constant baseline, which looks at no image.
 
-Where they have not, even with images spread at random, a comparison of splits compares noise: tables mark its rows, and
-no verdict is given.
+If they have not, even under the IID partition, a comparison of partitions compares noise: tables mark its rows and give
+no verdict.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which measure of a partition predicts, before training, how much a split will cost.
+"""Which measure of a partition predicts, before training, how much that partition will cost.
 
     python -m reports.predictors results/sample_rooms results/nyu_photos --table_path results/predictors
 
@@ -35,7 +35,7 @@ _PERMUTATIONS = 9999
 
 
 def split_costs(runs: pd.DataFrame, cost: str = OWN) -> pd.DataFrame:
-    """What each run of a split costs, in percent over the IID run of its seed and setting.
+    """What each run of a partition costs, in percent over the IID run of its seed and setting.
 
     A row per run: `task`, `type`, `cell` (task, split, alpha and whatever else assigns the data, as text), the
     `CANDIDATES` of its partition, and `increase`. `runs` comes from `read_runs`; `cost` is the column of the loss,
@@ -58,7 +58,7 @@ def _rows(runs: pd.DataFrame, cost: str) -> Iterator[dict[str, float | str]]:
 
 
 def predictors(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """How well each measure ranks the costs of splits (from `split_costs`), as text, the best first.
+    """How well each measure ranks the costs of partitions (from `split_costs`), as text, the best first.
 
     Columns: Spearman's rank correlation over all runs, for which the measure must be comparable between tasks; its
     range when any one task is left out, empty where there is only one; its mean within tasks; and p of `permuted`.

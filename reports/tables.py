@@ -82,7 +82,7 @@ def read_runs(results: Results) -> pd.DataFrame:
         row |= {column: last[name] for name, column in SPENT.items() if name in last}
         rows.append(row | {name: summary["heterogeneity"].get(name, np.nan) for name in MEASURES})
     table = _without_common_folders(pd.DataFrame(rows))
-    return table.fillna({name: each.default for name, each in arguments_in(Choices).items() if name in table})
+    return table.fillna({name: argument.default for name, argument in arguments_in(Choices).items() if name in table})
 
 
 def _without_common_folders(runs: pd.DataFrame) -> pd.DataFrame:

@@ -1,8 +1,8 @@
-# Sourced with requirement files: puts a Python first on the PATH that has their packages, or ends with one line.
+# Source it with requirement files. It puts a Python with their packages first on the PATH, or fails with one line.
 #
-# An active environment, venv's or conda's, is the user's: what it lacks is named, and nothing is installed into it. Conda's
-# `base` is none, because it is active in every shell without having been chosen. Where no environment is active, .venv is
-# made, and gets what it lacks.
+# An active environment, venv's or conda's, is the user's. A line names what it lacks, and nothing is installed into it.
+# Conda's `base` does not count as one, because it is active in every shell without having been chosen. Without an active
+# environment, the script makes .venv and installs what that lacks.
 case $(uname -s) in
     Linux | Darwin) ;;
     *) echo "error: this runs on Linux and macOS; on Windows, run it in WSL" >&2; exit 2 ;;

@@ -1,8 +1,7 @@
-"""Print, in one line, the requirements in some files that the environment does not meet; nothing if it meets all.
+"""Print the requirements in some files that the environment does not meet, in one line; nothing if it meets all.
 
-A requirement with a marker, `embreex>=4; platform_machine == "x86_64"`, is one only where that is so.
-
-Runs with whatever Python there is, before anything is installed.
+A requirement with a marker, `embreex>=4; platform_machine == "x86_64"`, counts only where the marker holds. The script
+runs with any Python, before anything is installed.
 """
 
 import importlib.metadata

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Runs a quick part of the tests, that of tests/quick.txt, at both ends of what the requirements allow: with the lowest version of
-# every package that they name, and with the newest.
+# Runs the quick tests of tests/quick.txt at both ends of what the requirements allow: with the lowest version of every
+# package that they name, and with the newest.
 #
 #   bash scripts/oldest.sh              with python3
 #   bash scripts/oldest.sh 3.12 3.13    with each of these Pythons
 #
-# uv (https://docs.astral.sh/uv) chooses the versions and installs them into .ends/; UV_TORCH_BACKEND=cpu spares the CUDA libraries.
+# uv (https://docs.astral.sh/uv) chooses the versions and installs them into .ends/. UV_TORCH_BACKEND=cpu leaves out the
+# CUDA libraries.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 requirements=(requirements.txt requirements-{cluster,exr,flower,pretrained,privacy,taskonomy,test,trackers}.txt)

@@ -1,8 +1,8 @@
-# Sourced with the name of an experiment in experiments/ and the arguments of the script that does, which are those of
-# run_sweep.py: goes to the project's root, enters the environment, and runs the experiment.
+# Source it with the name of an experiment in experiments/ and the arguments of the calling script, which are those of
+# run_sweep.py. It goes to the project's root, enters the environment, and runs the experiment.
 #
-# From the environment come TASKS, METHODS, ALPHAS, SEEDS, N_CLUSTERS, JOBS and GPUS, as run_sweep.py takes them;
-# VIEWS_PER_BUILDING of the built-in rooms; and DATA_PATH, the folder of Taskonomy at the paper's scale. Arguments go before.
+# Variables of the environment: TASKS, METHODS, ALPHAS, SEEDS, N_CLUSTERS, JOBS and GPUS as run_sweep.py takes them,
+# VIEWS_PER_BUILDING of the built-in rooms, and DATA_PATH, Taskonomy's folder at the paper's scale. Arguments override them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 further=

@@ -1,10 +1,11 @@
-"""Make a folder of the wheels that a machine without a network lacks: what the requirements need beside what it has.
+"""Make a folder of the wheels that a machine without a network lacks for the requirements.
 
     python3.12 -m scripts.wheels                       for one with torch 2.11, torchvision 0.26 and NumPy 2.5, on Linux
     python3.12 -m scripts.wheels --has torch==2.11.0 torchvision numpy==2.5.2 scipy …
 
-Wheels are for the Python that runs this and for this kind of system, which must be the machine's. What does not fit
-into the folder is left out, named on standard error, and the exit code is 1. `scripts/with_wheels.sh` unpacks it there.
+The wheels are for the Python and the kind of system that run this script, which must be the machine's. What does not
+fit into the folder is left out and named on standard error, and the exit code is 1. `scripts/with_wheels.sh` unpacks
+the folder there.
 """
 
 import json

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs a program on a machine without a network, with the packages of a folder that `scripts/wheels.py` has made.
+# Runs a program on a machine without a network, with the packages of a folder that `scripts/wheels.py` made.
 #
 #   bash scripts/with_wheels.sh wheels python3 -m benchmarks.gpu --minutes 6
 #
-# The Python that is named unpacks the wheels into a folder of their own, which is removed in the end; its environment stays
-# as it is. A wheel that is not for that Python or system ends it with a line that names the wheel.
+# The named Python unpacks the wheels into a folder of their own, which is removed at the end. Its environment stays as it
+# is. If a wheel is not for that Python or system, the script fails with a line that names the wheel.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [ $# -lt 3 ] || ! compgen -G "$1/*.whl" > /dev/null; then

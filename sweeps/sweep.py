@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,22 @@ from sweeps.experiment import BUILTIN, KEYS, SCRIPTS, Experiment, Given, experim
 from sweeps.grid import COMPARISON, Job, read_axes
 from sweeps.plan import lines, preparation
 from sweeps.runner import Runner
+from sweeps.settings import SweepSettings
 from sweeps.sources import folder_source, source_of
 from utils.errors import UserError
 from utils.versions import CodePolicy
 
 
 class Sweep:
-    """What the arguments of `run_sweep.py` ask for; nothing is written before `run`.
+    """What `run_sweep.py` is asked for; nothing is written before `run`.
 
     Raises UserError for an experiment that is not one, and for a command that its script refuses.
     """
 
-    def __init__(self, config: Mapping[str, Any], further: Sequence[str]) -> None:
-        self.said, self.given = asked(config, further)
-        self.name = config["experiment"].stem if config["experiment"] else config["sweep"] or COMPARISON
-        self.runner = runner_of(config)
+    def __init__(self, settings: SweepSettings, further: Sequence[str]) -> None:
+        self.said, self.given = asked(settings, further)
+        self.name = settings.experiment.stem if settings.experiment else settings.sweep or COMPARISON
+        self.runner = runner_of(settings)
         self.reads = self.runner.ask(work.declared_arguments)
         self._expand()
 
@@ -84,44 +85,44 @@ class Sweep:
         return 0
 
 
-def runner_of(config: Mapping[str, Any]) -> Runner:
+def runner_of(settings: SweepSettings) -> Runner:
     """What runs the jobs: this machine, or the cluster that the arguments name."""
-    policy = CodePolicy.from_config(config)
-    if config["cluster"] is None:
-        if config["cluster_arguments"] is not None or config["wait"] is not None:
+    policy = CodePolicy(settings.reuse)
+    if settings.cluster is None:
+        if settings.cluster_arguments is not None or settings.wait is not None:
             raise UserError("--cluster_arguments and --wait are for --cluster slurm; give that, too")
-        n_jobs = config["jobs"] or len(config["gpus"] or []) or os.cpu_count() or 1
-        return Runner(Path("logs"), n_jobs, config["gpus"], policy)
-    if config["gpus"]:
+        n_jobs = settings.jobs or len(settings.gpus or []) or os.cpu_count() or 1
+        return Runner(Path("logs"), n_jobs, settings.gpus, policy)
+    if settings.gpus:
         raise UserError("--gpus is for one machine; on a cluster give --cluster_arguments gpus_per_node=1")
     from sweeps.cluster import Cluster, read_arguments
 
-    asked_for = read_arguments(config["cluster_arguments"] or ())
-    return Cluster(asked_for, config["jobs"], config["wait"] is not False, policy)
+    asked_for = read_arguments(settings.cluster_arguments or ())
+    return Cluster(asked_for, settings.jobs, settings.wait is not False, policy)
 
 
-def asked(config: Mapping[str, Any], further: Sequence[str]) -> tuple[dict[str, Any], Given]:
+def asked(settings: SweepSettings, further: Sequence[str]) -> tuple[dict[str, Any], Given]:
     """What the file of an experiment says, if there is one, and what the command line says besides."""
-    scale, more = config["scale"] or BUILTIN, said_by(config, further)
-    if config["experiment"]:
-        said = read_experiment(config["experiment"], config["scale"])
+    scale, more = settings.scale or BUILTIN, said_by(settings, further)
+    if settings.experiment:
+        said = read_experiment(settings.experiment, settings.scale)
     else:
         said = {"scale": scale}
         more.setdefault("result_path", Path("results"))
     source = None
-    if config["data_path"]:
-        folder = Path(config["data_path"])
-        source = folder_source(folder) if folder.is_dir() else source_of(config["data_path"], config["test_mode"])
-    return said, Given(source, scale, config["test_mode"], more)
+    if settings.data_path:
+        folder = Path(settings.data_path)
+        source = folder_source(folder) if folder.is_dir() else source_of(settings.data_path, settings.test_mode)
+    return said, Given(source, scale, settings.test_mode, more)
 
 
-def said_by(config: Mapping[str, Any], further: Sequence[str]) -> dict[str, Any]:
+def said_by(settings: SweepSettings, further: Sequence[str]) -> dict[str, Any]:
     """The keys of an experiment that the command line has."""
     named = KEYS.keys() - {"scale"}  # which on the command line is one of the file's own `scales`
-    said = {name: value for name, value in config.items() if name in named and value is not None}
+    said = {name: value for name, value in vars(settings).items() if name in named and value is not None}
     for stage in SCRIPTS:
-        pairs = config[f"{stage}_arguments"]
+        pairs = getattr(settings, f"{stage}_arguments")
         said |= {stage: dict(pairs)} if pairs else {}
     names = ("client_file_name", "taskonomy_clients_to_include")
-    select = {name: value for name in names if (value := config[name]) is not None}
+    select = {name: value for name in names if (value := getattr(settings, name)) is not None}
     return said | ({"select": select} if select else {}) | ({"fed": read_axes(further)} if further else {})

@@ -35,6 +35,8 @@ RELATIVES = {
     "clip_vit_b32": "timm:test_vit",
     "resnet50": "resnet18",
     "resnet101": "resnet18",
+    "efficientnet_b0": "timm:test_efficientnet",
+    "timm:pvt_v2_b0": "timm:test_efficientnet",
 }
 
 
@@ -70,7 +72,7 @@ def photos(folder: Path) -> Source:
 def small_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large encoders are small relatives of theirs, which are quick to make, save and read; see `tests/models`."""
     for name, relative in RELATIVES.items():
-        monkeypatch.setitem(ENCODERS, name, replace(ENCODERS[name], build=encoder_entry(relative).build))
+        monkeypatch.setitem(ENCODERS, name, replace(encoder_entry(name), build=encoder_entry(relative).build))
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_embeddings_in_partition_out(arrays: tuple, run_script: Callable, tmp_pa
         "--partition equal_size --output_path out --rand_seed 3"
     )
     text = run_script(command).stdout
-    assert "6 clients with 50 to 50 images each, 300 in all, of 5 groups" in text
+    assert "6 clients with 50 images each, 300 in all, of 5 clusters" in text
     partition = read_partition(tmp_path / "out")
     assert adjusted_rand_score(arrays[0], partition.groups) == 1
     assert (partition.client_of == assign("equal_size", partition.groups, 6, 0.1, 3).client_of).all()
@@ -83,7 +83,7 @@ def test_embeddings_and_labels_are_assigned_within_natural_groups(
     assert len(partition.origin["within_sha256"]) == 64
     Image.open(tmp_path / "a/figures/clusters.png").verify()
     text = run_script(command.format("--labels labels.npy", "b")).stdout
-    assert "of 3 groups" in text and "by label" in text  # described by the labels, assigned by city and label
+    assert "of 3 labels" in text and "by label" in text  # described by the labels, assigned by city and label
     partition = read_partition(tmp_path / "b")
     for pair in range(partition.groups.max() + 1):
         assert len({(cities[i], words[i]) for i in np.flatnonzero(partition.groups == pair)}) == 1
@@ -110,7 +110,7 @@ def test_users_and_places_become_clients(run_script: Callable, tmp_path: Path) -
     assert [list(c) for c in clients(tmp_path / "numbers")] == [[3], [1, 4], [0, 2], [5]]
     assert json.loads((tmp_path / "numbers/partition.json").read_text())["client_names"] == ["2", "9", "10", "11"]
     # By class, (3, 0), (0, 2), (0, 1) images: each is at a distance of 1 from the population's halves.
-    assert "of 2 groups" in text
+    assert "of 2 labels" in text
     values = json.loads((tmp_path / "users/heterogeneity.json").read_text())
     assert values["emd"] == pytest.approx(1)
     assert values["assigned_emd"] == pytest.approx(2 * (1 - 1 / 4 - 1 / 9 - 1 / 36))

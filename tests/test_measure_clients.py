@@ -19,7 +19,9 @@ def test_two_files_are_enough(run_here: Callable, tmp_path: Path, capsys: pytest
     np.save(tmp_path / "labels.npy", np.concatenate([rng.choice(4, 50, p=p) for p in mixtures]))
     np.save(tmp_path / "random.npy", rng.integers(0, 4, 500))
     run_here("measure_clients.py --clients clients.npy --groups class=labels.npy random.npy --output_path out")
-    first, second, where = capsys.readouterr().out.strip().splitlines()
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 120
+    first, second, where = printed.strip().replace("\n  ", " ").splitlines()
     assert first.startswith("class: α = ") and second.startswith("random: ") and where == "tables and figure in out"
     table = pd.read_csv(tmp_path / "out" / "equivalent_alpha.csv").set_index("grouping")
     assert table.loc["class", "low"] < 1 < table.loc["class", "high"] < table.loc["random", "low"]

@@ -228,7 +228,7 @@ def number_or_auto(text: str) -> int | None:
 
 def increasing(text: str) -> list[int]:
     """An argparse type: whole numbers from 1 separated by commas, each once, in increasing order."""
-    return sorted({POSITIVE_INT(each) for each in text.split(",")})
+    return sorted({POSITIVE_INT(word) for word in text.split(",")})
 
 
 def name_and_value(text: str) -> tuple[str, str]:

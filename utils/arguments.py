@@ -24,6 +24,8 @@ class Argument:
         unread: values of other arguments with which it is not read, and may be given all the same.
         recorded: whether a run says it where it has its default; without, such a run is the same as one from before
             there was this argument.
+        metavar: what `--help` calls its value, where that is not its name.
+        aliases: other names that it has on the command line.
     """
 
     default: Any
@@ -35,6 +37,7 @@ class Argument:
     only: Mapping[str, Collection[Any]] = field(default_factory=dict)
     unread: Mapping[str, Collection[Any]] = field(default_factory=dict)
     recorded: bool = True
+    aliases: Collection[str] = ()
 
     @property
     def read(self) -> dict[str, Any]:

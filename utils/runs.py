@@ -222,7 +222,7 @@ def previous(path: Path) -> Path:
 
 def checkpoints(path: Path) -> list[Path]:
     """Those that are there of the checkpoint in `path` and the one before; a kill may leave the second alone."""
-    return [each for each in (path, previous(path)) if each.is_file()]
+    return [checkpoint for checkpoint in (path, previous(path)) if checkpoint.is_file()]
 
 
 def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:

@@ -23,51 +23,53 @@ def setting(
     unread: Mapping[str, Collection[Any]] | None = None,
     recorded: bool = True,
     heading: str = "",
+    aliases: Collection[str] = (),
     of: Callable[..., Argument] = Argument,
 ) -> Any:
     """A dataclass's field that is an argument of its name, under this heading of `--help` or that of the others.
 
     The other parameters are the attributes of `Argument`, or of the class that it is one `of`.
     """
-    argument = of(default, text, type, choices, nargs, metavar, only or {}, unread or {}, recorded)
+    argument = of(default, text, type, choices, nargs, metavar, only or {}, unread or {}, recorded, aliases)
     return field(default=default, metadata={"argument": argument, "heading": heading})
 
 
 def arguments_in(settings: type) -> dict[str, Argument]:
     """The arguments that the fields of a dataclass are, by name."""
-    return {each.name: each.metadata["argument"] for each in fields(settings) if "argument" in each.metadata}
+    return {entry.name: entry.metadata["argument"] for entry in fields(settings) if "argument" in entry.metadata}
 
 
 def add_settings(parser: Parser, settings: type, heading: str, texts: Mapping[str, str] | None = None) -> None:
     """Add the arguments that the fields of a dataclass are, or those alone that have `texts`, which may be empty."""
     arguments = arguments_in(settings)
-    headings = {each.name: each.metadata.get("heading") for each in fields(settings)}
+    headings = {entry.name: entry.metadata.get("heading") for entry in fields(settings)}
     for name in arguments if texts is None else texts:
         argument = arguments[name]
         text = (texts or {}).get(name) or argument.text
         group = parser.group(headings[name] or heading)
-        group.add_argument(f"--{name}", default=argument.default, help=text, **argument.read)
+        names = (f"--{each}" for each in (name, *argument.aliases))
+        group.add_argument(*names, default=argument.default, help=text, **argument.read)
 
 
 def settings_of(settings: type, config: Mapping[str, Any]) -> dict[str, Any]:
     """The values that a configuration, arguments by name, has for the fields of a dataclass."""
-    return {each.name: config[each.name] for each in fields(settings) if each.name in config}
+    return {entry.name: config[entry.name] for entry in fields(settings) if entry.name in config}
 
 
 def recorded(config: Mapping[str, Any], *arguments: Mapping[str, Argument]) -> dict[str, Any]:
     """The configuration without what a run leaves out: of these arguments, those with defaults not `recorded`."""
-    usual = {name: each.default for of in arguments for name, each in of.items() if not each.recorded}
+    usual = {name: argument.default for of in arguments for name, argument in of.items() if not argument.recorded}
     return {name: value for name, value in config.items() if name not in usual or value != usual[name]}
 
 
 def check_read(config: Mapping[str, Any], *settings: type) -> None:
     """UserError for an argument of these dataclasses that changes nothing, by the conditions that its field has."""
-    for each in (each for of in settings for each in fields(of) if "argument" in each.metadata):
-        argument, value = each.metadata["argument"], config.get(each.name, each.default)
+    for entry in (entry for of in settings for entry in fields(of) if "argument" in entry.metadata):
+        argument, value = entry.metadata["argument"], config.get(entry.name, entry.default)
         for other, values in argument.only.items():
             if value != argument.default and (now := config[other]) not in values:
                 raise UserError(
-                    f"--{each.name} {value} changes nothing with --{other} {now}: it is read only with --{other} "
+                    f"--{entry.name} {value} changes nothing with --{other} {now}: it is read only with --{other} "
                     f"{' or '.join(map(str, values))}; omit one of them"
                 )
 

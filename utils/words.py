@@ -30,6 +30,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural(noun)}"
 
 
+def span(least: int, most: int, noun: str) -> str:
+    """From the least to the most of things: one number where they are equal.
+
+    >>> span(9, 10, "image"), span(1, 1, "image")
+    ('9 to 10 images', '1 image')
+    """
+    return f"{least} to {counted(most, noun)}" if least < most else counted(most, noun)
+
+
 def in_order(names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The different names of an array (N,) of text, in order, and the number of each one's name among them, (N,).
 

@@ -2,10 +2,10 @@
 
     python -m datasets.rooms.make --data_path data/sample_rooms
 
-renders 800 views of 4 buildings in less than two minutes on two cores. A building has rooms of several scene classes, a
-room some points (camera positions), a point one to three views. Everything follows from the seed: each room has a
-generator of its own, so the files are the same whatever the number of processes. With `--frames 2` each view has a
-second frame, by a camera that has moved and turned a little, and the optical flow between the two.
+The command renders 800 views of 4 buildings in less than two minutes on two cores. A building has rooms of several
+scene classes, a room has some points (camera positions), and a point has one to three views. The seed sets everything:
+each room has a generator of its own, so the files are the same whatever the number of processes. With `--frames 2`
+each view has a second frame, by a camera that has moved and turned a little, and the optical flow between the two.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def _extent(points: np.ndarray, camera: Camera, size: int) -> float:
     x, y, z = camera.axes() @ (points - camera.position).T
     ahead = -z > _NEAR
     scale = size / 2 / np.tan(camera.fov / 2)
-    sides = [(size / 2 + scale * each[ahead] / -z[ahead]).clip(0, size) for each in (x, -y)]
+    sides = [(size / 2 + scale * coordinate[ahead] / -z[ahead]).clip(0, size) for coordinate in (x, -y)]
     return float(np.prod([np.ptp(side) for side in sides]))
 
 

@@ -69,7 +69,7 @@ def named_classes(path: Path, void_ids: Sequence[int], seen: Sequence[dict[int, 
     255 for that: where such masks have the list, the names are moved.
     """
     names, void = read_names_of_masks(path, "--mask_classes")
-    is_stuff = len(names) == _N_STUFF and {each: names.get(each) for each in _STUFF} == _STUFF
+    is_stuff = len(names) == _N_STUFF and {identity: names.get(identity) for identity in _STUFF} == _STUFF
     if is_stuff and any(IGNORED in amounts for amounts in seen):
         print(
             f"{path.name}: COCO-Stuff's list, whose ids are one more than those of these masks; 255 is unlabelled there"
@@ -91,7 +91,7 @@ def say_unnamed(seen: Sequence[dict[int, int]], classes: ClassSet) -> None:
     if not pixels:
         return
     share = pixels.total() / sum(sum(amounts.values()) for amounts in seen)
-    ids = some([str(identity) for identity, _ in sorted(pixels.items(), key=lambda each: -each[1])], _MOST_NAMED)
+    ids = some([str(identity) for identity, _ in sorted(pixels.items(), key=lambda counted: -counted[1])], _MOST_NAMED)
     one = len(pixels) == 1
     print(
         f"{'id' if one else 'ids'} {ids}, {share:.3g} of all pixels, in {masks} of {counted(len(seen), 'mask')}: "

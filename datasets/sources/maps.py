@@ -296,8 +296,8 @@ class Maps(Source):
     ) -> list[str]:
         """`_maps_of` by the numbers that files are called, folder by folder."""
         of_folders: dict[tuple[str, str], list[int]] = {}
-        for i, each in enumerate(listed):
-            place = filled(target.folder, each.words), filled(target.prefix, each.words)
+        for i, photograph in enumerate(listed):
+            place = filled(target.folder, photograph.words), filled(target.prefix, photograph.words)
             of_folders.setdefault(place, []).append(i)
         cells = [""] * len(listed)
         for (folder, prefix), members in of_folders.items():

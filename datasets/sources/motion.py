@@ -97,7 +97,7 @@ class Motion(Maps):
     def _pairs(self) -> list[tuple[InFolder, InFolder]]:
         """The photographs of each folder with those `frame_step` further on."""
         videos: dict[Path, list[InFolder]] = defaultdict(list)
-        for photograph in sorted(self._photographs, key=lambda each: by_numbers(each.cell)):
+        for photograph in sorted(self._photographs, key=lambda listed: by_numbers(listed.cell)):
             videos[Path(photograph.cell).parent].append(photograph)
         return [pair for video in videos.values() for pair in zip(video, video[self.frame_step :], strict=False)]
 

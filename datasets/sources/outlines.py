@@ -100,7 +100,7 @@ def _nested(outline: Any) -> Sequence[Any]:
     """The rings of polygons, of which one may stand without the list of all; ValueError where there is no list."""
     if not isinstance(outline, Sequence) or isinstance(outline, str):
         raise ValueError("neither polygons nor run lengths")
-    is_ring = len(outline) > 0 and all(isinstance(each, int | float) for each in outline)
+    is_ring = len(outline) > 0 and all(isinstance(number, int | float) for number in outline)
     return [outline] if is_ring else outline
 
 

@@ -89,12 +89,14 @@ class Panoptic(Source):
         thing_of = {numbers[identity]: number for number, identity in enumerate(of_things)}
         self._classes = ClassSet(classes.names, void=(VOID,))
         with ThreadPoolExecutor() as pool:
-            answers = pool.map(lambda each: self._write(each[0], each[1], numbers, thing_of), listed)
+            answers = pool.map(lambda task: self._write(task[0], task[1], numbers, thing_of), listed)
             answered = list(progress.bar(answers, total=len(listed), desc="segments", unit="image"))
         errors = [answer for answer in answered if isinstance(answer, str)]
         if len(errors) == len(listed):
             raise UserError(f"none of {len(listed)} photographs has its segments{main_error(errors)}")
-        photographs = [each for (each, _), answer in zip(listed, answered, strict=True) if not isinstance(answer, str)]
+        photographs = [
+            photograph for (photograph, _), answer in zip(listed, answered, strict=True) if not isinstance(answer, str)
+        ]
         boxes = pd.DataFrame(
             [box for answer in answered if not isinstance(answer, str) for box in answer], columns=BOX_COLUMNS
         )

@@ -208,7 +208,7 @@ def lines_of_levels(data_path: Path, cells: Sequence[str], levels: tuple[float, 
     colours = [cell for of_file in files.values() for cell in of_file if is_deep_colour(data_path / cell)]
     if levels is not None and colours:
         yield f"--levels: {counted(len(colours), 'colour PNG')} of 16 bits cannot have them; save with 8: {colours[0]}"
-    low, high = (np.array(each) for each in zip(*extremes, strict=True))
+    low, high = (np.array(bounds) for bounds in zip(*extremes, strict=True))
     what = f"{counted(len(extremes), 'photograph')} of 16 bits, with values from {low.min()} to {high.max()}"
     if levels is not None:
         yield f"{what}: {levels[0]:g} and less is black, {levels[1]:g} and more is white"

@@ -51,7 +51,7 @@ def trivial_output(data: TaskData) -> Tensor:
         total = total + (values * valid).cpu().sum(0, keepdim=True, dtype=torch.float64)
         count = count + valid.expand_as(values).cpu().sum(0, keepdim=True)
     if data.task.categorical:
-        # One observation shared among all classes keeps the loss of unseen ones finite.
+        # One observation shared among all classes keeps the loss of absent ones finite.
         smooth = 1.0 / data.task.out_channels
         return torch.log((total + smooth) / (count + 1.0)).float().to(data.device)
     overall = total.sum((0, 2, 3), keepdim=True) / count.sum((0, 2, 3), keepdim=True).clamp(min=1)

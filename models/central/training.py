@@ -50,6 +50,12 @@ def early_file(folder: Path, task: str, use_cbam: bool) -> Path:
     return folder / f"centralized_{task}{'_cbam' if use_cbam else ''}_early.safetensors"
 
 
+def central_files(folder: Path, task: str, use_cbam: bool) -> tuple[Path, Path, Path]:
+    """The files of a central training: its state, its best model and its early one."""
+    named = folder, task, use_cbam
+    return checkpoint_file(*named), best_file(*named), early_file(*named)
+
+
 def model_from_checkpoint(path: Path, task: str) -> TaskModel:
     """The model as it stood at the last checkpoint; UserError if there is none, or it is of another task."""
     made_by = f"train_centralized_task_model.py --task {task}"

@@ -100,8 +100,8 @@ def detection_rows(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     rows = torch.full((len(output), ROW), _NOBODY, device=output.device)
     predicted, there = rows.split([MOST_FOUND * DETECTION, MOST_BOXES * BOX], dim=1)
     there.view(-1, MOST_BOXES, BOX)[:, : target.shape[1]] = target.where(valid[..., None], _NOBODY)
-    for row, each in zip(predicted.unflatten(1, (MOST_FOUND, DETECTION)), detect(output), strict=True):
-        row[: len(each.classes)] = each.rows
+    for row, detections in zip(predicted.unflatten(1, (MOST_FOUND, DETECTION)), detect(output), strict=True):
+        row[: len(detections.classes)] = detections.rows
     return rows
 
 

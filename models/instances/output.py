@@ -103,7 +103,7 @@ def mean_output(batches: Iterable[Batch], task: Task) -> Tensor:
         total = total + values.where(valid, 0.0).cpu().sum(0, keepdim=True, dtype=torch.float64)
         count = count + valid.cpu().sum(0, keepdim=True)
     n_classes = task.out_channels - CENTRES
-    # One observation shared among all classes keeps the loss of unseen ones finite.
+    # One observation shared among all classes keeps the loss of absent ones finite.
     logits = ((total[:, :n_classes] + 1.0 / n_classes) / (count[:, :n_classes] + 1.0)).log()
     heat, ways = (total / count.clamp(min=1))[:, n_classes:].split([1, CENTRES - 1], dim=1)
     return torch.cat([logits, heat, ways * total.shape[-1]], dim=1).float()

@@ -42,7 +42,7 @@ class Uploads(Protocol):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What uploads are put together in.
+    """What uploads are aggregated in.
 
     Attributes:
         accelerator: the processes.

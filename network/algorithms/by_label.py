@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datasets.task_data import TaskData
 
 
-class ByLabel(FedAvg):
+class ByKind(FedAvg):  # runs have its version under this name
     """FedAvg that knows the label of each image, by `--label_source`: its class, as in the papers, or its cluster.
 
     Clusters are those of the task's own embeddings, so that methods made for classification work for every task.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from network.algorithms.by_label import ByLabel
+from network.algorithms.by_label import ByKind
 from network.engine.client import ClientRound
 from network.importance import POPULATION, UNIFORM, reweighting
 from network.partition.client_images import ClientImages
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datasets.task_data import TaskData
 
 
-class FedDisco(ByLabel):
+class FedDisco(ByKind):
     """Aggregation that gives balanced clients more weight: Ye et al. 2023 (arXiv 2305.19229), equation 6.
 
     | symbol | argument |

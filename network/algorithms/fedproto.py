@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from network.algorithms.by_label import ByLabel
+from network.algorithms.by_label import ByKind
 from network.engine.client import ClientContext, Phase
 from network.engine.state import add_prefix
 from network.partition.client_images import ClientImages
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SUMS, COUNTS = "prototypes.sum", "prototypes.count"
 
 
-class FedProto(ByLabel):
+class FedProto(ByKind):
     """Prototypes of classes: Tan et al. 2022 (arXiv 2105.00243), algorithm 1, on top of FedAvg.
 
     | symbol | argument |

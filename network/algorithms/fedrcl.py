@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from network.algorithms.by_label import ByLabel
+from network.algorithms.by_label import ByKind
 from network.engine.client import ClientContext
 from utils.args import POSITIVE, number
 from utils.arguments import NON_NEGATIVE
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _NEGATIVES = 2  # per image: the most similar ones
 
 
-class FedRCL(ByLabel):
+class FedRCL(ByKind):
     """Relaxed contrastive learning: Seo, Kim and Han 2024 (arXiv 2401.04928).
 
     | symbol | argument |

@@ -90,7 +90,7 @@ class Gossip(WithoutServer, FedAvg):
         device = next(iter(context.server.values())).device
         weights = torch.from_numpy(metropolis_weights(self._graph, clients, states.n_clients))
         models.save_mixed(_MIXED, clients, weights.to(device, sum_type(device)))
-        for client in set(clients).intersection(states.own):
+        for client in set(clients).intersection(states.of_process):
             state = states.load(client)
             after = strip_prefix(_MIXED, state)
             kept_state = {name: tensor for name, tensor in state.items() if not name.startswith(f"{_MIXED}.")}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AttackedUploads:
-    """Stands between clients and what puts uploads together: honest ones pass, attackers' are changed on the way.
+    """Between clients and the aggregator: honest ones pass, attackers' are changed on the way.
 
     An attack looks at changes of what clients start from; what is summed over clients is a change as it is. Buffers,
     what clients report and what the method says is left alone pass unchanged: a negative variance or count would give
@@ -35,7 +35,7 @@ class AttackedUploads:
         uploads: what uploads are passed on to.
         attack: what attackers do.
         attackers: who they are.
-        within: what uploads are put together in.
+        within: what uploads are aggregated in.
         seed: of all random choices.
     """
 

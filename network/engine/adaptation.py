@@ -97,7 +97,7 @@ class Adaptation:
 
         of_splits = *zip(*self.parts, strict=True), simulation.data.non_participating_held_out
         splits = dict(zip(PARTS, of_splits, strict=True))
-        mine, left_out = ([client - first for client in clients] for clients in (trainer.states.own, bad))
+        mine, left_out = ([client - first for client in clients] for clients in (trainer.states.of_process, bad))
         row = simulation.evaluation.of_models(self._model, load, range(len(self.parts)), mine, splits, left_out)
         trainer.states.roll_back()
         return row | participation_gaps(simulation.rows[-1], row["unseen_test_loss_mean"])

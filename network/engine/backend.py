@@ -16,7 +16,7 @@ class States(Protocol):
     """What clients keep between rounds, as the rounds go on, back, and into checkpoints: see `ClientStates`."""
 
     @property
-    def own(self) -> Collection[int]:
+    def of_process(self) -> Collection[int]:
         """The clients whose states these are."""
 
     def finish_round(self) -> None:

@@ -60,11 +60,11 @@ class ClientModels:
         import torch
 
         nothing = torch.zeros_like(self.vector(clients[0], self.parameters))
-        mine = [self.vector(i, self.parameters) if i in self.states.own else nothing for i in clients]
+        mine = [self.vector(i, self.parameters) if i in self.states.of_process else nothing for i in clients]
         models = self.total(torch.stack(mine))
         distances = models.new_zeros(len(models), self.states.n_clients)
         apart = models.new_empty(models.shape)  # reused: an allocation per model would fragment the memory
-        for other in self.states.own:
+        for other in self.states.of_process:
             difference = apart.copy_(models).sub_(self.vector(other, self.parameters))
             distances[:, other] = difference.square_().sum(1)
         return self.total(distances)
@@ -73,7 +73,7 @@ class ClientModels:
         """The vectors (B, P) of B mixtures of all N models, by weights (B, N)."""
         sums = weights.new_zeros(len(weights), sum(self.sizes))
         counts = weights.any(dim=0).tolist()
-        for other in filter(counts.__getitem__, self.states.own):
+        for other in filter(counts.__getitem__, self.states.of_process):
             sums.addr_(weights[:, other], self.vector(other, self.names).to(weights.dtype))
         return self.total(sums)
 
@@ -82,7 +82,7 @@ class ClientModels:
         batches = self.batches(clients)
         for batch, rows in zip(batches, weights.split([len(batch) for batch in batches]), strict=True):
             for client, vector in zip(batch, self.mixed(rows), strict=True):
-                if client in self.states.own:
+                if client in self.states.of_process:
                     self.states.save(client, self.states.load(client) | add_prefix(prefix, self.tensors(vector)))
 
     def mean(self) -> dict[str, Tensor]:
@@ -100,9 +100,9 @@ class ClientModels:
 
     def _counted(self) -> Iterator[tuple[Tensor, int]]:
         """The vectors of this process's clients, and how many have each: all that are new have the server's."""
-        known = [client for client in self.states.own if client in self.states]
-        if n_new := len(self.states.own) - len(known):
-            new = next(client for client in self.states.own if client not in self.states)
+        known = [client for client in self.states.of_process if client in self.states]
+        if n_new := len(self.states.of_process) - len(known):
+            new = next(client for client in self.states.of_process if client not in self.states)
             yield self.vector(new, self.names), n_new
         for client in known:
             yield self.vector(client, self.names), 1

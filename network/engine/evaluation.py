@@ -64,15 +64,15 @@ class Evaluation:
             str, np.ndarray
         ] = {}  # (clients, metrics) by split, of the models that were evaluated last
 
-    def of_server(self, model: nn.Module, own: Collection[int]) -> dict[str, float]:
+    def of_server(self, model: nn.Module, of_process: Collection[int]) -> dict[str, float]:
         """The columns of the server's model: one pass over the assigned images and one over the held-out ones.
 
-        `own` are the clients of this process.
+        `of_process` are the clients of this process.
         """
         data = self.images
         test = evaluate(model, data, data.test, self.accelerator)
         if self.apart:
-            values = self._of_each(model, lambda client: None, own)
+            values = self._of_each(model, lambda client: None, of_process)
         else:
             train = evaluate(model, data, self.clients.images, self.accelerator)
             # data.test is in order
@@ -84,47 +84,49 @@ class Evaluation:
             values = _without(np.array(losses).T, self.evaluated, self.left_out)
         return self._columns(values) | {f"test_{name}": value for name, value in mean_values(data, test).items()}
 
-    def of_clients(self, model: nn.Module, load: Callable[[int], None], own: Collection[int]) -> dict[str, float]:
+    def of_clients(
+        self, model: nn.Module, load: Callable[[int], None], of_process: Collection[int]
+    ) -> dict[str, float]:
         """The columns of the personal models, each evaluated on its client's images in the client's process.
 
-        `load` copies a client's model into `model`; `own` are the clients of this process.
+        `load` copies a client's model into `model`; `of_process` are the clients of this process.
         """
-        return self._columns(self._of_each(model, load, own), "personal_")
+        return self._columns(self._of_each(model, load, of_process), "personal_")
 
     def of_models(
         self,
         model: nn.Module,
         load: Callable[[int], None],
         clients: Sequence[int],
-        own: Collection[int],
+        of_process: Collection[int],
         splits: Mapping[str, Sequence[np.ndarray]],
         left_out: Collection[int] = (),
     ) -> dict[str, float]:
         """The columns of models of clients' own, by split, of which each has the images of each of these clients.
 
-        `load` and `own` are as for `of_clients`; the clients `left_out` do not count.
+        `load` and `of_process` are as for `of_clients`; the clients `left_out` do not count.
         """
-        values = self._values(model, load, clients, own, list(splits.values()), left_out)
+        values = self._values(model, load, clients, of_process, list(splits.values()), left_out)
         return columns(self.images.task, values, splits)
 
-    def _of_each(self, model: nn.Module, load: Callable[[int], None], own: Collection[int]) -> np.ndarray:
+    def _of_each(self, model: nn.Module, load: Callable[[int], None], of_process: Collection[int]) -> np.ndarray:
         """`_values` of the participants on their training and on their held-out images."""
         parts = [self.clients, self.held_out]
-        return self._values(model, load, self.evaluated.tolist(), own, parts, self.left_out)
+        return self._values(model, load, self.evaluated.tolist(), of_process, parts, self.left_out)
 
     def _values(
         self,
         model: nn.Module,
         load: Callable[[int], None],
         clients: Sequence[int],
-        own: Collection[int],
+        of_process: Collection[int],
         parts: Sequence[Sequence[np.ndarray]],
         left_out: Collection[int],
     ) -> np.ndarray:
         """The values of each client's model on its images in each part, (clients, metrics, parts); see `of_models`."""
         values = np.zeros((len(parts[0]), len(metric_names(self.images.task)), len(parts)))
         for row_of, client in enumerate(clients):
-            if client in own and client not in left_out:
+            if client in of_process and client not in left_out:
                 load(client)
                 values[row_of] = values_of(model, self.images, *(images[row_of] for images in parts))
         if self.accelerator.num_processes > 1:

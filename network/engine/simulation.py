@@ -106,10 +106,12 @@ class Simulation:
         self.has_personal = self.algorithm.personal or not self.has_global
         self.rows: list[dict[str, Any]] = []
         self._n_saved = 0  # of these rows
-        own = longest_first(data.clients.sizes, accelerator.num_processes)[accelerator.process_index]
+        of_process = longest_first(data.clients.sizes, accelerator.num_processes)[accelerator.process_index]
         checkpoint = run.path / "checkpoint"
         self._versions = VersionLog(checkpoint / "clients.versions")
-        states = ClientStates(checkpoint / "clients", own, len(data.clients), accelerator.device, settings.memory)
+        states = ClientStates(
+            checkpoint / "clients", of_process, len(data.clients), accelerator.device, settings.memory
+        )
         self.attackers = self.attack.draw(len(data.clients), settings.rand_seed) if self.attack else frozenset()
         evaluation = Evaluation(
             data,
@@ -241,7 +243,7 @@ class Simulation:
         return row
 
     def label(self) -> str:
-        """The method in figures, with what puts uploads together and who attacks, where that is not the usual."""
+        """The method in figures, with the aggregator and who attacks, where that is not the usual."""
         parts = [self.algorithm.label()]
         if not isinstance(self.config.aggregation, Mean):
             parts.append(self.config.aggregation.label())
@@ -285,7 +287,7 @@ class Simulation:
             raise UserError(f"{message}; lower --init_lr, or leave such clients out with --on_nan skip_client")
         if self.accelerator.is_main_process:
             progress.say(f"{message}; left out of this round")
-        self.states.roll_back([client for client in bad if client in self.states.own])
+        self.states.roll_back([client for client in bad if client in self.states.of_process])
 
     def _give_up_round(self) -> None:
         """Undo what clients have saved in this round, and make sure that the last finished one is on disk."""
@@ -327,10 +329,10 @@ class Simulation:
         judged = []
         if self.has_global:
             copy_into(self._working, self.server)
-            row |= self.evaluation.of_server(self.model, self.states.own)
+            row |= self.evaluation.of_server(self.model, self.states.of_process)
             judged += ["train_loss_mean", "test_loss"]
         if self.has_personal:
-            row |= self.evaluation.of_clients(self.model, self._load_personal, self.states.own)
+            row |= self.evaluation.of_clients(self.model, self._load_personal, self.states.of_process)
             judged += ["personal_train_loss_mean"]
         self.check_sound(round, {name: row[name] for name in judged})
         if self.data.non_participating:

@@ -130,16 +130,16 @@ class ClientStates:
 
     Args:
         folder: where the files go.
-        own: the clients of this process, which `own` has in increasing order.
+        of_process: the clients of this process, which `of_process` has in increasing order.
         n_clients: the number of clients of all processes together.
         device: where states are used.
         memory: bytes of states to keep in memory; the most recently used one always is.
     """
 
     def __init__(
-        self, folder: Path, own: Collection[int], n_clients: int, device: torch.device, memory: int = MEMORY
+        self, folder: Path, of_process: Collection[int], n_clients: int, device: torch.device, memory: int = MEMORY
     ) -> None:
-        self.own, self.n_clients = Some(own, n_clients), n_clients
+        self.of_process, self.n_clients = Some(of_process, n_clients), n_clients
         self._folder, self._device, self.memory = folder, device, memory
         self._version = 0
         self._held: OrderedDict[_Key, dict[str, Tensor]] = OrderedDict()
@@ -217,7 +217,7 @@ class ClientStates:
     def check(self, versions: Mapping[int, int]) -> None:
         """Raise UserError if one of this process's files of a checkpoint is missing or truncated."""
         for key in versions.items():
-            if key[0] in self.own:
+            if key[0] in self.of_process:
                 with self._opened(key):
                     continue
 
@@ -227,7 +227,7 @@ class ClientStates:
         Files that neither this checkpoint nor the one `before` it refers to, left by an interrupted round, are removed.
         """
         before = before or {}
-        own = {client: version for client, version in versions.items() if client in self.own}
+        own = {client: version for client, version in versions.items() if client in self.of_process}
         older = {client: before[client] for client in own if client in before}
         changed = {client: version for client, version in own.items() if older.get(client) != version}
         self._held.clear()
@@ -241,7 +241,7 @@ class ClientStates:
             if path.name in named:
                 self._on_disk.add(named[path.name])
             # A killed process also leaves half-written files, whose names begin with a dot.
-            elif int(path.name.lstrip(".").split("-")[0]) in self.own:
+            elif int(path.name.lstrip(".").split("-")[0]) in self.of_process:
                 path.unlink()
 
     def _version_of(self, client: int, layer: int = _NOW) -> int | None:

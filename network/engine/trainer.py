@@ -89,7 +89,9 @@ class Trainer:
             most() if together else 1, self._build, self.model, self.images, self.local_settings, self.groups
         )
         vectorisation |= {} if together else {"one_by_one": NOT_SIDE_BY_SIDE}
-        n_images = min(vectorisation["vectorised_clients"], len(self.states.own)) * self.local_settings.batch_size
+        n_images = (
+            min(vectorisation["vectorised_clients"], len(self.states.of_process)) * self.local_settings.batch_size
+        )
         return vectorisation | {"threads": threads_for(self.model, self.images, n_images)}
 
     def client_batches(self, cohort: Mapping[int, ClientRound]) -> Iterator[list[int]]:
@@ -98,7 +100,7 @@ class Trainer:
         if most > 1 and len(cohort) > 1 and not self._build.side_by_side:
             most = 1  # non-participating clients with adapters, or a run of before this was looked at
         for client, client_round in cohort.items():
-            if client in self.states.own:
+            if client in self.states.of_process:
                 # Batch norm must not see the images that pad a smaller batch.
                 batch = min(self.local_settings.batch_size, len(client_round.images)) if self._has_batch_norm else 0
                 alike[client_round.n_steps, batch].append(client)

@@ -59,7 +59,7 @@ class Arrays:
         return np.ones(len(self.groups), bool) if self.natural is None else self.natural.numbers >= 0
 
     def lines(self, client_of: np.ndarray) -> Iterable[str]:
-        """What there is to say of a split within natural groups; nothing where it is within none."""
+        """Lines about a partition within natural groups; none without natural groups."""
         return lines_within(client_of, self.groups, self.natural, self.n_clusters) if self.natural else ()
 
 
@@ -176,7 +176,7 @@ def read_natural(path: Path) -> Natural:
 def trained_on(path: Path, n: int) -> np.ndarray | None:
     """The positions of the training images, if a file of n labels has clusters by `extract_embeddings.py`, else None.
 
-    What is held out has no client. UserError where the table of these images is missing, or is another by now.
+    Test images have no client. UserError where the table of these images is missing, or is another by now.
     """
     record_path = path.with_suffix(".json")
     record = read_json(record_path, "extract_embeddings.py") if record_path.is_file() else None

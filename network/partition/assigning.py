@@ -137,11 +137,10 @@ def assign(
 
 
 def assign_by_settings(settings: AssignSettings, groups: np.ndarray, natural: Natural | None = None) -> Partition:
-    """`assign` by these settings, or with `natural` groups `_assign_within` each of these; `n_images` of them, if
-    given.
+    """`assign` by these settings, or `_assign_within` each of the `natural` groups; `n_images` of them, if given.
 
-    UserError where the number of clients is left to a rule that cannot tell it, where more images have no client than
-    the settings allow and the user has chosen, and as for `thinned`.
+    UserError if the number of clients is neither given nor the rule's, if more images have no client than the settings
+    allow where the rule is not chosen for leaving images out, and as for `thinned`.
     """
     if settings.n_clients is None and not PARTITIONERS[settings.partition].client_per_group:
         raise UserError(f"--n_clients auto is for --partition natural, not {settings.partition}; give a number")

@@ -74,8 +74,8 @@ def read_assignments(
 ) -> np.ndarray:
     """The cluster of every image, (N,) int64 with -1 for those without, from `assignments_<task>.npy`.
 
-    Raises `UserError` if it is missing or broken; if it was made from another table of images; if its clusters are of
-    other `features`, or not `n_clusters` in number; or if it was made with `--test_mode True` and is not `for_test`.
+    Raises `UserError` if it is missing or broken, or was made from another table of images. So it does if its clusters
+    are of other `features` or not `n_clusters` in number, or if `--test_mode True` made it and it is not `for_test`.
     """
     made_by = f"extract_embeddings.py --task {task}"
     path = folder / f"assignments_{task}.npy"

@@ -58,7 +58,7 @@ class ClientImages(Sequence[np.ndarray]):
 
     @property
     def places(self) -> ClientImages:
-        """Where each client's images stand among `images`, for what is computed of all of them at once."""
+        """The places of each client's images in `images`, for what is computed of all of them at once."""
         return ClientImages(np.arange(len(self.images)), self.bounds)
 
     def choose(self, clients: np.ndarray) -> ClientImages:

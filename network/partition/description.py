@@ -22,7 +22,7 @@ def described_by(partition: Partition, split: str, table: Table) -> tuple[np.nda
     """The groups (N,) by which a partition is described, what one of them is called, and their names, if they have any.
 
     They are the groups that are assigned. Partitions of natural groups are described by the classes, if the clients'
-    images have some: that each user has the images of one user says nothing. So are random splits.
+    images have some: that each user has the images of one user is no information. So are IID partitions.
     """
     column, names = assigned_as(split, table), assigned_names(partition, split, table)
     if split != EMBEDDING and table.class_names:

@@ -71,9 +71,9 @@ def equal_size(
     """q_k ~ Dirichlet(alpha * group ratios) with equal sizes, so that only the mixture of groups varies.
 
     Clients have N // n_clients images each. The drawn q are fitted to the groups for all clients at once
-    (`network.partition.shares.fit`), so that all clients' mixtures have the same distribution: the Dirichlet's, as far
-    as the groups allow. With 16 equal groups and alpha 0.1 to 100, 100 clients have 0.96 to 1.00 of its variance, but
-    10 clients, each of which takes more than a group, 0.49 to 0.90. Arguments and errors as for `paper`.
+    (`network.partition.shares.fit`). So all clients' mixtures have the same distribution: the Dirichlet's, as far as
+    the groups allow. With 16 equal groups and alpha 0.1 to 100, 100 clients have 0.96 to 1.00 of its variance. 10
+    clients, each of which takes more than a group, have 0.49 to 0.90. Arguments and errors as for `paper`.
 
     >>> client_of = equal_size(np.repeat([0, 1], [60, 40]), 10, 1e6, np.random.default_rng(0))
     >>> np.bincount(client_of[:60]).tolist()  # with such a large alpha, every client has the population's mixture
@@ -92,8 +92,8 @@ def dirichlet_hsu(
     equation 5 of the appendix. The counts of a client are multinomial, so that small clients differ by chance even at
     large alpha. Alpha 0 is the limit of one group per client, drawn in proportion to the groups' sizes; where a group
     runs out, the client continues with another. Clients are filled one after another, and the last ones get what the
-    others left: of 100 clients with 200 images each, 16 groups and alpha 100, the first one has an earth mover's
-    distance of 0.38, the last one of 1.38. Under `equal_size`, both have 0.31. Arguments and errors as for `paper`.
+    others left. With 100 clients of 200 images, 16 groups and alpha 100, the first client has an earth mover's distance
+    of 0.38 and the last one of 1.38. Under `equal_size`, both have 0.31. Arguments and errors as for `paper`.
 
     >>> client_of = dirichlet_hsu(np.repeat([0, 1], [60, 40]), 10, 1e6, np.random.default_rng(0))
     >>> np.bincount(client_of).tolist(), len(set(np.bincount(client_of[:60]).tolist())) > 1
@@ -117,9 +117,9 @@ def dirichlet_per_class(
     The draw is repeated (a bounded number of times) until each client has `min_size` images. Sizes vary with the
     mixture. Alpha is the concentration per client, not that of the whole draw as in `paper`.
 
-    Unbalanced, that is all, as in the paper's text. A client's shares of the groups are then independent of each other:
-    of n clients and groups that are shares s_k of all images, the squared coefficient of variation of the clients'
-    sizes is (n - 1) sum_k s_k^2 / (n alpha + 1) on average.
+    Without `balanced`, that is all, as in the paper's text. A client's shares of the groups are then independent of
+    each other. With n clients and groups that are shares s_k of all images, the squared coefficient of variation of the
+    clients' sizes is (n - 1) sum_k s_k^2 / (n alpha + 1) on average.
 
     Args:
         balanced: whether, as in the published code of NIID-Bench, a client that already has an equal share of all
@@ -175,7 +175,7 @@ def _least_sizes(total: int, n_clients: int, min_size: int | None, published: in
     """The smallest client size to accept in each of a bounded number of draws, each of `numbers` random numbers.
 
     That is `min_size`. Without one, it is the `published` size or half of an equal share, whichever is less, then half
-    of that, and so on down to 1. UserError if there are too few images whatever is drawn.
+    of that, and so on down to 1. UserError if any draw has too few images.
     """
     if min_size and n_clients * min_size > total:
         raise UserError(

@@ -1,25 +1,25 @@
 """How non-IID given clients are: the concentration of the Dirichlet distribution that their counts look drawn from.
 
 If client i's mixture of groups is drawn from Dir(s p) with the population's mixture p, its n_i images have counts n_ik
-of the Dirichlet-multinomial (Pólya) distribution, whose log likelihood is, but for a constant, a sum over clients:
+of the Dirichlet-multinomial (Pólya) distribution. Its log likelihood is, up to a constant, a sum over clients:
 
     ln Γ(s) - ln Γ(s + n_i) + Σ_k [ln Γ(s p_k + n_ik) - ln Γ(s p_k)]
 
 (Minka 2000, "Estimating a Dirichlet distribution", section 3). The estimate of s is the α of the rules that draw
 mixtures from Dir(α p): Hsu et al. 2019 (arXiv 1909.06335) and this project's `paper`, `equal_size` and `dirichlet_hsu`.
-A Dirichlet distribution stays one with the same s where groups are merged, so that s does not depend on the number of
-groups where the model holds.
+With merged groups, a Dirichlet distribution keeps its s. So s does not depend on the number of groups if the model
+holds.
 
 The population's mixture is not known, but estimated from the same counts. With the pooled mixture in its place, s is
-overestimated (by a third with five clients), and intervals are too short. So p is estimated together with s (its
-likeliest value for every s, section 4 there), and its degrees of freedom are taken off by the adjustment of Cox and
-Reid 1987 (Journal of the Royal Statistical Society B 49): minus half the log determinant of p's information.
+overestimated (by a third with five clients), and intervals are too short. So p is estimated together with s: its
+likeliest value for every s (section 4 there). The adjustment of Cox and Reid 1987 (Journal of the Royal Statistical
+Society B 49), minus half the log determinant of p's information, accounts for its degrees of freedom.
 
-Limits: s has a meaning where clients' mixtures are one Dirichlet distribution's (`misfit` tests it, and `merged` shows
-whether s depends on the number of groups). Two clients, two groups and two images of one client are the least that tell
-anything. Where each client has one group the likelihood rises towards s = 0, and where clients differ no more than IID
-ones towards infinity: the interval is then open at that end. Clients that share out a fixed population, as partitions
-do, vary less than independent draws, most of all few clients that take whole groups.
+Limits: s has a meaning if clients' mixtures are one Dirichlet distribution's (`misfit` tests it, and `merged` shows
+whether s depends on the number of groups). The estimate needs at least two clients, two groups and two images of one
+client. If each client has one group, the likelihood rises towards s = 0. If clients differ no more than IID ones, it
+rises towards infinity. The interval is then open at that end. Clients of a partition share a fixed population, so they
+vary less than independent draws, most of all few clients that take whole groups.
 
 >>> rng = np.random.default_rng(0)
 >>> mixtures = rng.dirichlet(0.5 * np.full(4, 0.25), 100)
@@ -52,8 +52,8 @@ class Estimate:
 
     `alpha` is the estimate, from 0 (each client has one group) to infinity (the likelihood does not fall towards IID);
     `low` and `high` are the ends of its interval of 95 % by profile likelihood, 0 and infinity where there is none.
-    `population` (K,) is the mixture of all clients that was estimated with it, in which clients with few images count
-    as far as they tell of it, 0 for groups that nobody has. `clients` and `images` are the numbers used.
+    `population` (K,) is the mixture of all clients, estimated together with it: clients with few images count less;
+    0 for groups that nobody has. `clients` and `images` are the numbers used.
     """
 
     alpha: float
@@ -70,8 +70,8 @@ def equivalent_alpha(counts: Counts) -> Estimate:
     Clients without images do not count.
 
     Raises:
-        UserError: where fewer than two clients have images, where all images are of one group, or where no client has
-            more than one image: any s is as likely as any other then.
+        UserError: if fewer than two clients have images, all images are of one group, or no client has more than one
+            image. Any s is then as likely as any other.
     """
     likelihood = Likelihood(counts)
     curve = Curve(likelihood, likelihood.pooled)
@@ -100,9 +100,9 @@ def bootstrap(counts: Counts, estimate: Estimate, seed: int, draws: int = 200) -
 def misfit(counts: Counts, seed: int, draws: int = 99) -> float:
     """The p-value of the hypothesis that the clients' mixtures are drawn from one Dirichlet distribution.
 
-    A parametric bootstrap: counts of clients of the same sizes are drawn from the estimate, estimated again, and
-    compared by the largest over groups of |ln v_k|, where v_k is the mean over clients of the squared residual of n_ik
-    over its variance under the model. It is small where some group varies more, or less, between clients than the
+    A parametric bootstrap draws counts of clients of the same sizes from the estimate and estimates again. The draws
+    are compared by the largest over groups of |ln v_k|. There v_k is the mean over clients of the squared residual of
+    n_ik over its variance under the model. p is small if some group varies more, or less, between clients than the
     others do: in a Dirichlet distribution one number fixes the spread of all. Of many clients, 1,000 drawn by the seed
     are tested. Errors as for `equivalent_alpha`.
     """

@@ -1,4 +1,4 @@
-"""How much of a task's target the groups explain, and with that how far a split can make clients differ."""
+"""How much of a task's target the groups explain, and so how far a partition can make clients differ."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def assigned_as(split: str, table: Table) -> str:
 
 
 def split_label(split: str) -> str:
-    """A split's name in figures, such as "embedding-based split"."""
+    """A partition type's name in figures, such as "embedding-based split"."""
     return "IID split" if split == RANDOM else f"{split.replace('_', '-')} split"
 
 
@@ -90,7 +90,7 @@ def groups_of(
 
     Args:
         split: "embedding_based" reads `assignments_<task>.npy`; "class_based" takes the classes; so does "iid", to
-            report how even the random split is, with images without a class as a group of their own; "object_based"
+            report how even the IID partition is, with images without a class as a group of their own; "object_based"
             is `commonest_objects`; `<column>_based` numbers the natural groups of a column in the order of their names.
         data: the task's images.
         assignment_folder: where the assignments are.

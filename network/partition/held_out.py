@@ -14,8 +14,15 @@ from functools import partial
 
 import numpy as np
 
+from network.partition.assigning import Partition
 from network.partition.client_images import ClientImages
+from network.partition.groups import within
 from utils.streams import generator
+
+
+def held_out_of(partition: Partition, test: np.ndarray, seed: int) -> ClientImages:
+    """The clients' parts of the held-out images at the positions `test`, as `assign_held_out` assigns them."""
+    return assign_held_out(partition.clients, partition.groups, within(partition.groups, test), seed)
 
 
 def assign_held_out(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from utils.words import counted, span
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
@@ -35,6 +37,8 @@ _WORDING = {
     "gradient_dispersion": ("gradient dispersion V at the early central model", "0 for equal clients"),
 }
 
+_OF_REWEIGHTING = {"coverage", "kish", "largest_weight", "shift", "untargeted_clients"}
+
 
 def group_counts(client_of: np.ndarray, groups: np.ndarray, n_clients: int) -> np.ndarray:
     """How many images of each group each client has: (clients, groups) int64, for group ids 0..max.
@@ -48,10 +52,10 @@ def sparse_counts(client_of: np.ndarray, groups: np.ndarray, n_clients: int) -> 
     """`group_counts` as a sparse array, whose memory grows with the images only, not with clients times groups."""
     from scipy.sparse import coo_array
 
-    counted = (client_of >= 0) & (groups >= 0)
-    at = (client_of[counted].astype(np.int64), groups[counted])
+    known = (client_of >= 0) & (groups >= 0)
+    at = (client_of[known].astype(np.int64), groups[known])
     shape = (n_clients, int(groups.max(initial=0)) + 1)
-    return coo_array((np.ones(counted.sum(), np.int64), at), shape).tocsr()  # sums duplicates
+    return coo_array((np.ones(known.sum(), np.int64), at), shape).tocsr()  # sums duplicates
 
 
 def earth_movers_distance(counts: Counts) -> float:
@@ -104,9 +108,10 @@ def jensen_shannon_distance(counts: Counts) -> float:
     """Root of the Jensen-Shannon divergence of all clients' group shares, over log2 of their number; in [0, 1].
 
     The divergence of several distributions, equally weighted, is the entropy of their mean minus the mean of their
-    entropies (Lin 1991, equation 5.1), and at most log2 of their number; divided by that and rooted as in FedArtML's
-    `jensen_shannon_distance`. Of two clients it is SciPy's `jensenshannon` with base 2. Unlike `jensen_shannon` it
-    weights clients alike and compares none with the population. Other arguments as for `hellinger`.
+    entropies (Lin 1991, equation 5.1). It is at most log2 of their number. It is divided by that, and the root is
+    taken, as in FedArtML's `jensen_shannon_distance`. For two clients it is SciPy's `jensenshannon` with base 2. Unlike
+    `jensen_shannon`, it weights clients alike and compares none with the population. Other arguments as for
+    `hellinger`.
     """
     of = _Shares(counts)
     n = of.n_counted
@@ -160,8 +165,8 @@ def frechet_distances(embeddings: np.ndarray, client_of: np.ndarray, n_clients: 
 def relative_frechet(embeddings: np.ndarray, client_of: np.ndarray, n_clients: int) -> float:
     """Mean of `frechet_distances`, weighted by client size, over the total variance of all clients' embeddings.
 
-    In [0, 2] for embeddings of any scale: the part that comes from the means is `variance_share`, and clients of one
-    image each reach 2. 0 where all embeddings are equal.
+    In [0, 2] for embeddings of any scale; 0 if all embeddings are equal. The means' contribution is `variance_share`.
+    Clients of one image each reach 2.
     """
     weights = np.bincount(client_of[client_of >= 0], minlength=n_clients)
     total = embeddings[client_of >= 0].astype(np.float64).var(axis=0).sum()
@@ -180,8 +185,8 @@ def variance_share(values: np.ndarray, client_of: np.ndarray, n_clients: int) ->
         client_of: (N,) each image's client, -1 for none.
         n_clients: number of clients.
     """
-    counted = (client_of >= 0) & np.isfinite(values).all(axis=1)
-    owners, values = client_of[counted], values[counted].astype(np.float64)
+    known = (client_of >= 0) & np.isfinite(values).all(axis=1)
+    owners, values = client_of[known], values[known].astype(np.float64)
     values = values - values.mean(axis=0)
     sizes = np.bincount(owners, minlength=n_clients)
     sums = np.stack([np.bincount(owners, column, n_clients) for column in values.T], axis=1)
@@ -194,8 +199,8 @@ def beyond_chance(share: float, n_groups: int, n_images: int) -> float:
     """A `variance_share` corrected for chance: 0 on average for random groups, at most 1.
 
     K random groups of any sizes explain (K - 1) / (n - 1) of n images' variance on average. That is subtracted from the
-    share, and the rest divided by what it can be at most: epsilon squared of a one-way analysis of variance (Kelley
-    1935). 0 where there are as many groups as images.
+    share, and the rest is divided by its maximum. The result is epsilon squared of a one-way analysis of variance
+    (Kelley 1935); 0 if there are as many groups as images.
     """
     if n_images <= n_groups:
         return 0.0
@@ -249,20 +254,25 @@ def report(
 
 
 def report_text(
-    values: Mapping[str, float], described: str = "group", assigned: str = "group", unassigned: Sequence[str] = ()
+    values: Mapping[str, float],
+    described: str = "group",
+    assigned: str = "group",
+    unassigned: Sequence[str] = (),
+    reweighted: bool = False,
 ) -> str:
     """The report for the console: a line for the sizes, those on images without a client, and a line per measure.
 
     `described` is what one of the groups is called that the measures are of, `assigned` one of those that were
-    assigned.
+    assigned. What reweighting can achieve is left out unless images are `reweighted`.
     """
+    sizes = span(int(values["smallest_client"]), int(values["largest_client"]), "image")
     lines = [
-        f"{values['clients']} clients with {values['smallest_client']} to {values['largest_client']} images each, "
-        f"{values['assigned_images']} in all, of {values['groups']} groups",
+        f"{counted(int(values['clients']), 'client')} with {sizes} each, {values['assigned_images']} in all, "
+        f"of {counted(int(values['groups']), described)}",
         *unassigned,
     ]
     for name, (wording, bounds) in _WORDING.items():
-        if name in values:
+        if name in values and (reweighted or name not in _OF_REWEIGHTING):
             wording = wording.format(described=described, assigned=assigned)
             lines.append(f"  {wording:54} {values[name]:8.3f}   {bounds.format(**values)}")
     return "\n".join(lines)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from utils.errors import UserError
-from utils.words import counted, in_order
+from utils.words import counted, in_order, span
 
 if TYPE_CHECKING:
     from datasets.table import Table
@@ -101,8 +101,9 @@ def clusters_within(points: np.ndarray, fit_on: np.ndarray, natural: Natural, n_
 def clients_of_groups(sizes: np.ndarray, n_clients: int) -> np.ndarray:
     """How many of the clients each of the groups with these numbers of images gets: one, and more in proportion.
 
-    The next client goes where clients would then have the most images each (D'Hondt's rule), so that the smallest share
-    of an image group is as large as it can be, and no group gets more clients than images while another has some left.
+    The next client goes to the group whose clients would then have the most images each (D'Hondt's rule). So the
+    smallest number of images per client is as large as possible. No group gets more clients than images while another
+    has images left.
     """
     clients = np.ones(len(sizes), np.int64)
     waiting = [(-size / 2, group) for group, size in enumerate(sizes.tolist())]
@@ -132,7 +133,7 @@ def names_within(natural: Natural, pairs: np.ndarray) -> list[str]:
 
 
 def lines_within(client_of: np.ndarray, pairs: np.ndarray, natural: Natural, n_clusters: int | None) -> Iterator[str]:
-    """What there is to say of a split within natural groups, a line each.
+    """Lines about a partition within natural groups.
 
     Args:
         client_of: (N,) each image's client, -1 for none.
@@ -141,8 +142,8 @@ def lines_within(client_of: np.ndarray, pairs: np.ndarray, natural: Natural, n_c
         n_clusters: of each group as asked for, None where something else than clusters is assigned.
     """
     clients = [len(np.unique(client_of[images])) for _, images in natural.members(client_of >= 0)]
-    n_clients = f"{min(clients)} to {max(clients)}" if min(clients) < max(clients) else f"{min(clients)}"
-    yield f"within {natural.column}: {counted(len(clients), 'group')} with {n_clients} clients each"
+    each = span(min(clients), max(clients), "client")
+    yield f"within {natural.column}: {counted(len(clients), 'group')} with {each} each"
     if without := int((natural.numbers < 0).sum()):
         yield f"{counted(without, 'image')} of no {natural.column}: not assigned"
     if n_clusters is not None:

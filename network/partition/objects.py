@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def commonest_objects(table: Table, train: np.ndarray) -> np.ndarray:
     """The group of every image by the objects in it, (N,) int64, as FedCV assigns detection data (arXiv 2111.11066).
 
-    Group 0 has all images with the category that most of the images at `train` show (which need not have the most
-    boxes), group 1 those of the rest with the category that most of the rest show, and so on; of equally common
-    categories, the first. Images without objects are the last group. UserError where the table has no boxes.
+    Group 0 has all images with the category that most of the images at `train` show, which need not have the most
+    boxes. Group 1 has those of the rest with the category that most of the rest show, and so on. Of equally common
+    categories, the first counts. Images without objects are the last group. UserError if the table has no boxes.
     """
     shows = box_counts(table) > 0
     return claim_by_category(shows, np.isin(np.arange(len(shows)), train))
@@ -77,9 +77,9 @@ def box_counts(table: Table) -> np.ndarray:
 def unevenness(table: Table, client_of: np.ndarray, n_clients: int) -> dict[str, float]:
     """How clients differ in the categories of their boxes, in boxes per image, and in the boxes' sizes.
 
-    The first is the earth mover's distance of `heterogeneity.py`, over shares of boxes. The others are the shares of
-    variance over images that lie between clients, `beyond_chance`: of the number of boxes, and of the mean logarithm of
-    the boxes' areas (for images with boxes).
+    The first is the earth mover's distance of `heterogeneity.py`, over shares of boxes. The others are shares of
+    variance over images between clients, `beyond_chance`: of the number of boxes, and of the mean logarithm of the
+    boxes' areas (for images with boxes).
     """
     boxes, counts = read_boxes(table), box_counts(table)
     sides = boxes[BOX_COLUMNS[2:]].to_numpy(np.float64)

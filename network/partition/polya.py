@@ -74,8 +74,8 @@ class Likelihood:
     def population(self, s: float, start: np.ndarray) -> np.ndarray:
         """The likeliest mixture p (K,) at s, from `start`.
 
-        By Newton's method, whose steps along the simplex have a closed form since the information is diagonal; where
-        one would change a share by more than a factor of four, by Minka's fixed point, which always climbs.
+        By Newton's method, whose steps along the simplex have a closed form since the information is diagonal. Where a
+        step would change a share by more than a factor of four, Minka's fixed point replaces it, which always climbs.
         """
         present, p = self._present, np.where(self._present, start, 0)
         p = p / p.sum()

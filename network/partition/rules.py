@@ -1,12 +1,10 @@
 """The rules by which images are assigned to clients.
 
-A partitioner takes one group id per image (a cluster of embeddings, a scene class, a building; -1 for images that are
-not to be assigned) and returns each image's client, int32, -1 for images that are not assigned. Since every image
-has one
-client, none can be assigned twice. All partitioners have the signature of `dirichlet.paper`, take bounded time, give
-every
-client at least one image, and say which demand cannot be met. Time and memory grow with the number of images plus
-clients times groups.
+A partitioner takes one group id per image: a cluster of embeddings, a scene class or a building, -1 for images that
+are not to be assigned. It returns each image's client, int32, -1 for images without a client. Since every image has
+one client, none can be assigned twice. All partitioners have the signature of `dirichlet.paper` and take bounded time.
+They give every client at least one image, or name the demand that cannot be met. Time and memory grow with the number
+of images plus clients times groups.
 
 >>> groups = np.repeat([0, 1, 2, 3], 100)
 >>> client_of = equal_size(groups, n_clients=5, alpha=0.1, rng=np.random.default_rng(0))
@@ -104,7 +102,7 @@ WITHOUT_ALPHA = frozenset(name for name, rule in PARTITIONERS.items() if not rul
 
 
 def rule_of(split: str, partition: str) -> str:
-    """The rule by which a `--type` is assigned that goes with this `--partition`: an IID split has its own."""
+    """The rule that assigns a `--type` with this `--partition`: an IID partition has its own."""
     return "iid" if split == "iid" else partition
 
 

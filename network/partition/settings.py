@@ -69,7 +69,7 @@ class AssignSettings:
         return cls(**settings_of(cls, config), options=recorded(arguments_of(rule, config), rule.arguments))
 
     def record(self) -> dict[str, Any]:
-        """The arguments that say the same, but for the seed and for what is allowed, by name."""
+        """The same settings as arguments by name, without the seed and what is allowed."""
         names = ("partition", "alpha", "n_clients", "min_client_ds_len")
         return {name: getattr(self, name) for name in names} | self.thinning | dict(self.options)
 
@@ -150,12 +150,12 @@ class SplitSettings:
 
     @property
     def assigned_by(self) -> AssignSettings:
-        """How it is assigned: an IID split by a rule of its own, whatever `--partition` says."""
+        """The settings of the assignment: an IID partition has a rule of its own, whatever `--partition` says."""
         rule = rule_of(self.type, self.assign.partition)
         return self.assign if rule == self.assign.partition else replace(self.assign, partition=rule, options={})
 
     def record(self) -> dict[str, Any]:
-        """The arguments that say the same, but for the seed and for files, by name."""
+        """The same settings as arguments by name, without the seed and files."""
         within = {"within": self.within} if self.within else {}
         record = {"type": self.type, "n_clusters": self.n_clusters, "features": self.features} | within
         return record | {"non_participating_clients": self.non_participating_clients} | self.assign.record()
@@ -171,7 +171,7 @@ class SplitSettings:
 
     @property
     def title(self) -> str:
-        """The split in titles, such as "class-based split, α = 0.1, seed 42"."""
+        """The partition in titles, such as "class-based split, α = 0.1, seed 42"."""
         label = split_label(self.type) + (f" within {self.within}" if self.within else "")
         others = int(self.non_participating_clients or 0)
         aside = [counted(others, "non-participating client")] * bool(others)
@@ -219,7 +219,7 @@ def add_split(parser: Parser) -> None:
 
 
 def resolve_split(config: Mapping[str, Any]) -> dict[str, Any]:
-    """`resolve_rule`; UserError as well for an argument of the split that changes nothing."""
+    """`resolve_rule`; UserError as well for an argument of the partition that changes nothing."""
     resolved = resolve_rule(config)
     check_read(resolved, SplitSettings)
     return resolved
@@ -239,5 +239,5 @@ def unread_by(split: str) -> set[str]:
     ['alpha', 'balanced', 'client_share']
     """
     arguments = arguments_in(AssignSettings) | arguments_in(SplitSettings)
-    unread = {name for name, each in arguments.items() if split in each.unread.get("type", ())}
+    unread = {name for name, argument in arguments.items() if split in argument.unread.get("type", ())}
     return unread.union(*(of.arguments for rule, of in PARTITIONERS.items() if rule_of(split, rule) != rule))

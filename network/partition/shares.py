@@ -94,14 +94,13 @@ def fill(
 def fit(log_shares: np.ndarray, sizes: np.ndarray, capacity: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Integer counts like those of `fill`, but with all clients treated alike; the images left over are random.
 
-    A Dirichlet draw is a sequence of independent Beta draws, in whatever order its parts are taken: the share of the
-    first group, that of the second in what the first leaves, and so on (Connor and Mosimann 1969, Journal of the
-    American Statistical Association 64). Hence groups are assigned one after another, in random order. A client
-    takes the
-    group's share of the images that it still lacks. The odds of these shares are multiplied by a common factor for all
-    clients, such that the group is used up. Of all shares that use it up, these have the least relative entropy to
-    those drawn (I-projection, Csiszár 1975, Annals of Probability 3). They exist for any draw: as alpha goes to 0,
-    whole groups go to the clients with the largest shares.
+    A Dirichlet draw is a sequence of independent Beta draws in any order of its parts: the share of the first group,
+    that of the second in the rest, and so on (Connor and Mosimann 1969, Journal of the American Statistical Association
+    64). Hence groups are assigned one after another, in random order. A client takes the group's share of the images
+    that it still lacks. The odds of these shares are multiplied by a common factor for all clients, such that the group
+    is used up. Of all shares that use it up, these have the least relative entropy to those drawn (I-projection,
+    Csiszár 1975, Annals of Probability 3). They exist for any draw: as alpha goes to 0, whole groups go to the clients
+    with the largest shares.
     """
     capacity = rng.multivariate_hypergeometric(capacity, sizes.sum())
     order = rng.permutation(np.flatnonzero(capacity))

@@ -1,4 +1,4 @@
-"""How similar two tasks' clusterings are: is a split that is skewed for one task skewed for the other as well?"""
+"""How similar two tasks' clusterings are: is a partition that is skewed for one task also skewed for the other?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from network.partition.assignments import are_of, read_assignments
 def transport_distance(first: np.ndarray, second: np.ndarray) -> float:
     """Optimal-transport distance between two partitions of the same images, in [0, 1).
 
-    Clusters are points, weighted by their shares of the images, and the distance is the least cost of moving one
+    Clusters are points, weighted by their shares of the images. The distance is the least cost of moving one
     clustering's weights to the other's (the Mallows distance of Zhou, Li and Zha, ICML 2005). Moving from cluster A to
     B costs the total variation between the uniform distributions over their images, 1 - |A & B| / max(|A|, |B|). That
     cost is a metric, and so is the distance: 0 for the same partition with any numbering. Unrelated partitions into K

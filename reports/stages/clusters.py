@@ -46,10 +46,9 @@ def report(
     `reduced` (N, D) are the embeddings that were clustered, `assignments` (N,) the images' clusters.
     """
     held_out = cache(partial(held_out_values, model, data, accelerator))  # for two reports, or none
-    if args.features == "model":
-        report_central(args.task, *(of["loss"] for of in held_out()))
+    learnt = args.features != "model" or report_central(args.task, *(of["loss"] for of in held_out()))
     explained = target_explained(data, assignments, args.n_clusters, args.rand_seed)
-    report_explained(data, explained, run.figures)
+    report_explained(data, explained, run.figures, advise=learnt)
     if args.compare_n_clusters:
         rows = compare_n_clusters(reduced[data.train], sorted(set(args.compare_n_clusters)), args.rand_seed)
         report_n_clusters(rows, f"{data.task.label}: numbers of clusters", run.path)
@@ -92,18 +91,19 @@ def report_n_clusters(rows: Sequence[Mapping[str, float]], title: str, folder: P
 def report_clusters(
     title: str, embeddings: np.ndarray, reduced: np.ndarray, explained: float, assignments: np.ndarray
 ) -> None:
-    """Print how many numbers embeddings (N, D) have, the share `kept` of their variance, and the clusters' sizes.
+    """Print how many numbers embeddings (N, D) have, how much of their variance is kept, and the clusters' sizes.
 
-    `found` are the clusters of the training images, -1 for none.
+    `reduced` are the embeddings in fewer dimensions, `explained` is the share of the variance that these keep, and
+    `assignments` are the clusters of the training images, -1 for none.
     """
-    components = f"{reduced.shape[1]} components keep {explained:.1%} of their variance"
+    components = f"{reduced.shape[1]} principal components keep {100 * explained:.1f} % of their variance"
     print(f"{title}: {embeddings.shape[1]} numbers per image; {components}")
-    print(wrapped(f"images per cluster: {' '.join(map(str, np.bincount(assignments[assignments >= 0])))}"))
+    print(wrapped(f"training images per cluster: {' '.join(map(str, np.bincount(assignments[assignments >= 0])))}"))
 
 
-def report_central(task: str, loss: float, trivial: float) -> None:
-    """Name a central model whose held-out loss is not below the constant baseline's: what its clusters are of."""
-    if beats_trivial([loss], [trivial]) is False:
+def report_central(task: str, loss: float, trivial: float) -> bool:
+    """Whether a central model's held-out loss is below the constant baseline's; prints what follows if it is not."""
+    if not (learnt := beats_trivial([loss], [trivial]) is not False):
         print(
             wrapped(
                 f"The central model of {task} has not learnt its task: its loss on global test, {loss:.4f}, is not "
@@ -111,10 +111,14 @@ def report_central(task: str, loss: float, trivial: float) -> None:
                 "the task. Train it longer or at another rate, or cluster --features target."
             )
         )
+    return learnt
 
 
-def report_explained(data: TaskData, explained: dict[str, float], folder: Path) -> None:
-    """Print and draw the shares of `target_explained`, and warn where the clusters explain little of the target."""
+def report_explained(data: TaskData, explained: dict[str, float], folder: Path, advise: bool = True) -> None:
+    """Print and draw the shares of `target_explained`, and warn where the clusters explain little of the target.
+
+    The warning says what to do, unless that has been said.
+    """
     clusters, ceiling = explained[CLUSTERS], explained[CEILING]
     beside = f", classes {explained[CLASSES]:.2f}" if CLASSES in explained else ""
     print(
@@ -122,10 +126,9 @@ def report_explained(data: TaskData, explained: dict[str, float], folder: Path) 
         f"{ceiling:.2f}"
     )
     if clusters < ENOUGH * ceiling:
-        print(
-            "The clusters explain less than half of what is possible, so a split by them hardly follows the task.\n"
-            "Train the central model longer, or cluster --features target."
-        )
+        advice = " Train the central model longer, or cluster --features target." * advise
+        line = "The clusters explain less than half of what is possible, so a split by them hardly follows the task."
+        print(wrapped(line + advice))
     charts.shares(
         explained, f"{data.task.label}: the target's variance that groups explain", folder / "target_explained.png"
     )

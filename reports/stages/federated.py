@@ -9,6 +9,7 @@ from typing import Any, cast
 from datasets.task_data import TaskData
 from models.central.metrics import metric_names
 from models.networks.task_model import TaskModel, save_model
+from network.config import FederationConfig
 from network.engine.simulation import Simulation
 from network.partition.assigning import Partition
 from network.partition.assignments import include_non_participating
@@ -30,7 +31,7 @@ from reports.figures.partitions import distribution
 from reports.stages.central import print_values
 from utils.files import write_json
 from utils.runs import COLUMNS, MEASURED_ON, Run
-from utils.words import counted
+from utils.words import counted, span
 
 
 def report_partition(
@@ -39,50 +40,53 @@ def report_partition(
     data: TaskData,
     uneven: Mapping[str, float],
     run: Run,
-    title: str,
-    split: str,
+    split: SplitSettings,
+    federation: FederationConfig,
     draw: bool,
 ) -> None:
     """Save the partition and `heterogeneity.json`, print how uneven it is and, if asked, draw what each client has.
 
-    To be called by the main process.
+    `split` is what the partition was made by. What reweighting can achieve is printed where the `federation` reweights
+    clients' images. To be called by the main process.
     """
-    clients = client_names(partition, split, data.table)
+    kind = split.type
+    clients = client_names(partition, kind, data.table)
     named = {"client_names": [*clients]} if clients else {}
     replace(partition, origin={**partition.origin, **named}).save(run.path, data.table.image_ids, data.table.labels)
     write_json(run.path / "heterogeneity.json", uneven)
     natural, train = within_of(partition.origin, data.table), data.train
     own = train if natural is None else train[natural.numbers[train] >= 0]
-    names, called = assigned_names(partition, split, data.table), assigned_as(split, data.table)
+    names, called = assigned_names(partition, kind, data.table), assigned_as(kind, data.table)
     left = unassigned_lines(partition.client_of[own], partition.groups[own], names, called)
-    print(report_text(uneven, described_by(partition, split, data.table)[1], called, [*map(wrapped, left)]))
+    described = described_by(partition, kind, data.table)[1]
+    print(report_text(uneven, described, called, [*map(wrapped, left)], federation.reweighting.is_active))
     if natural is not None:
-        n_clusters = partition.origin["n_clusters"] if split == EMBEDDING else None
+        n_clusters = partition.origin["n_clusters"] if kind == EMBEDDING else None
         print(*lines_within(partition.client_of, partition.groups, natural, n_clusters), sep="\n")
     if not len(held_out.images):
         print(f"no test image is in a group that clients train on: the values on {MEASURED_ON['local_test']} are nan")
     if draw:
-        groups, name, names = shown_by(partition, split, data.table)
+        groups, name, names = shown_by(partition, kind, data.table)
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
         within = owners_within(natural, groups) if natural and groups is partition.groups else ()
         figure = run.figures / "distribution.png"
+        title = f"{data.task.label}, {split.title}"
         distribution(counts, title, name, figure, names, within, clients, partition.n_non_participating)
 
 
 def report_non_participating(
-    partition: Partition, split: SplitSettings, task: str, by_cluster: bool, start_warm: bool
+    partition: Partition, split: SplitSettings, task: str, federation: FederationConfig, start_warm: bool
 ) -> None:
     """Print how many clients never train, and what was made with their images all the same. By the main process.
 
-    `by_cluster` says that the method tells images apart by the task's clusters, `start_warm` that the federation
-    starts from the central model.
+    `start_warm` says that the federation starts from the central model.
     """
     if not partition.n_non_participating:
         return
     sizes = partition.sizes[-partition.n_non_participating :]
-    number = counted(len(sizes), "non-participating client")
-    print(f"{number} with {sizes.min()} to {sizes.max()} images each never train")
-    uses_clusters = by_cluster or split.type == EMBEDDING
+    each = span(int(sizes.min()), int(sizes.max()), "image")
+    print(f"{counted(len(sizes), 'non-participating client')} with {each} each never train")
+    uses_clusters = federation.tells_clusters or split.type == EMBEDDING
     if uses_clusters and include_non_participating(task, split.assignment_files_path, digest(partition)):
         print(
             f"the clusters of {task} were made with their images, too; for others, extract_embeddings.py has\n"
@@ -95,8 +99,7 @@ def report_non_participating(
 def report_run(
     simulation: Simulation,
     partition: Partition,
-    split: str,
-    title: str,
+    split: SplitSettings,
     heterogeneity: Mapping[str, float],
     adapted: Sequence[Mapping[str, float]] = (),
 ) -> None:
@@ -110,6 +113,7 @@ def report_run(
     if not simulation.accelerator.is_main_process:
         return
     run, rows, task = simulation.run, simulation.rows, simulation.data.images.task
+    title = f"{simulation.label()}, {task.label}, {split.title}"
     notes = [*simulation.algorithm.notes(rows), *simulation.evaluation.notes()]
     notes += simulation.privacy.notes(len(rows) - 1)
     summary: dict[str, Any] = {"last": rows[-1], "trivial": trivial, "heterogeneity": heterogeneity, "notes": notes}
@@ -119,7 +123,7 @@ def report_run(
     if (chosen := chosen_clients(simulation)) is not None:
         run.write_rows("chosen.csv", chosen)
         choices(chosen, title, run.figures / "chosen.png")
-    names = assigned_names(partition, split, simulation.data.images.table)
+    names = assigned_names(partition, split.type, simulation.data.images.table)
     run.write_rows(CLIENTS_FILE, client_table(simulation.evaluation.by_client(), partition, names))
     if adapted:
         summary |= {"adaptation": list(adapted)}
@@ -142,7 +146,8 @@ def report_run(
         n, of = len(simulation.attackers), len(simulation.data.clients)
         honest = "means over clients are over the honest ones; global test is for all"
         print(f"{n} of {of} clients attack ({simulation.attack.title}); {honest}")
-    print(*notes, *of_gaps(rows[-1], adapted), f"metrics, partition, models and figures in {run.path}", sep="\n")
+    place = f"metrics, partition, models and figures in {run.path}"
+    print(*map(wrapped, notes), *of_gaps(rows[-1], adapted), wrapped(place), sep="\n")
 
 
 def of_gaps(last: Mapping[str, float], adapted: Sequence[Mapping[str, float]]) -> list[str]:

@@ -15,6 +15,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import httpx
@@ -38,7 +40,7 @@ from typer.testing import CliRunner
 from deploy.keys import make_keys, write_connection
 from deploy.participant import RUNS
 from network.engine.simulation import Simulation
-from tests.conftest import ROOT
+from tests.conftest import ROOT, start_in
 from tests.deploy.conftest import TASK, WORDS, Shares
 from tests.deploy.test_server import simulation, versions
 from utils.errors import UserError
@@ -55,8 +57,8 @@ class Federation:
 
     def __init__(self, folder: Path, shares: Shares) -> None:
         self.folder, self.shares = folder, shares
-        self.started: list[subprocess.Popen] = []
-        self.needed: dict[str, subprocess.Popen] = {}  # those that must not end
+        self.started: list[subprocess.Popen | BaseProcess] = []
+        self.needed: dict[str, subprocess.Popen | BaseProcess] = {}  # those that must not end
         self.keys, self.home = folder / "keys", folder / "keys" / "flower"
         self.environment = os.environ | {
             "FLWR_HOME": str(self.home), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -99,12 +101,16 @@ class Federation:
         for client in range(3):
             self.flwr("supernode", "register", str(self.keys / f"client_{client}.pub"))
 
-    def start_client(self, number: int, folder: Path) -> None:
-        """Start a client's machine, with the key of this number."""
-        command = [sys.executable, str(ROOT / "deploy_client.py"), "--superlink", self.address, "--folder", str(folder)]
+    def start_client(self, number: int, folder: Path, forked: bool = False) -> None:
+        """Start a client's machine, with the key of this number: as a user does, or without the seconds of imports."""
+        name, command = f"client_{number}", ["deploy_client.py", "--superlink", self.address, "--folder", str(folder)]
         command += ["--root_certificates", str(self.keys / "ca.crt"), "--use_accelerator", "False"]
-        command += ["--private_key", str(self.keys / f"client_{number}.key")]
-        self.needed[f"client_{number}"] = self.start(f"client_{number}", command)
+        command += ["--private_key", str(self.keys / f"{name}.key")]
+        if forked:
+            self.needed[name] = start_in(self.folder, " ".join(command), os.setsid, self.environment, f"{name}.log")
+            self.started.append(self.needed[name])
+        else:
+            self.needed[name] = self.start(name, [sys.executable, f"{ROOT}/{command[0]}", *command[1:]])
 
     def run(self, method: str, more: str = "") -> None:
         """Ask the SuperLink for a run."""
@@ -120,7 +126,7 @@ class Federation:
 
     def fault(self) -> str:
         """What has gone wrong so far, in words."""
-        ended = [f"{name} has ended" for name, process in self.needed.items() if process.poll() is not None]
+        ended = [f"{name} has ended" for name, process in self.needed.items() if has_ended(process)]
         failed = ["a run has failed"] if "ServerApp raised an exception" in self.log("superlink") else []
         return ", ".join(ended + failed)
 
@@ -152,13 +158,13 @@ class Federation:
                 found.append(int(process.name))
         return found
 
-    def kill(self, process: subprocess.Popen) -> None:
+    def kill(self, process: subprocess.Popen | BaseProcess) -> None:
         """Kill a process group; whoever was started by it elsewhere ends by itself."""
-        try:
+        assert process.pid
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-        process.wait()
+        process.kill()  # a fork may not have a group yet
+        process.wait() if isinstance(process, subprocess.Popen) else process.join()
 
     def end(self) -> None:
         """Kill all that was started."""
@@ -168,6 +174,11 @@ class Federation:
             os.kill(process_id, signal.SIGKILL)
 
 
+def has_ended(process: subprocess.Popen | BaseProcess) -> bool:
+    """Whether a process has ended by itself, or was killed."""
+    return (process.poll() if isinstance(process, subprocess.Popen) else process.exitcode) is not None
+
+
 def until(holds: Callable[[], object], what: str, federation: Federation) -> None:
     """Wait for a condition; on failure the logs' ends are shown."""
     end = time.monotonic() + LIMIT
@@ -175,7 +186,7 @@ def until(holds: Callable[[], object], what: str, federation: Federation) -> Non
         fault = federation.fault() or (f"not in {LIMIT:g} s" if time.monotonic() > end else "")
         if fault:
             pytest.fail(f"{fault}: {what}\n{federation.ends()}")
-        time.sleep(0.1)
+        time.sleep(0.5)
 
 
 def pair_of(key: Path) -> tuple[ec.EllipticCurvePrivateKey, ec.EllipticCurvePublicKey]:
@@ -227,7 +238,7 @@ def federation(shares: Shares, tmp_path_factory: pytest.TempPathFactory) -> Iter
             shutil.copytree(
                 shares.folder / f"client_{client}", made.folder / f"share_{client}", ignore=shutil.ignore_patterns(RUNS)
             )
-            made.start_client(client, made.folder / f"share_{client}")
+            made.start_client(client, made.folder / f"share_{client}", forked=True)
         yield made
     finally:
         made.end()

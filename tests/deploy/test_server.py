@@ -412,7 +412,7 @@ def test_a_client_whose_pixels_were_altered_comes_back_with_other_images(
         ("--method centralized", "--method centralized cannot be deployed: it trains"),
         ("--method feddifrc", "--method feddifrc cannot be deployed"),
         ("--method gossip --topology ring", "--method gossip cannot be deployed"),
-        ("--aggregation median", "--aggregation median cannot be deployed: uploads are put together"),
+        ("--aggregation median", "--aggregation median cannot be deployed: uploads are aggregated"),
         ("--attack sign_flip", "--attack sign_flip cannot be deployed"),
         ("--adapt_steps 5,20", "cannot be deployed: there are no non-participating clients"),
         ("--clip_norm 1", "--clip_norm 1.0 cannot be deployed: no account"),

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Data sets as the tools that people annotate with write them, read by the sources: bash tests/exports/run.sh [FOLDER]
-# The tools are installed into an environment of their own in the folder, which is kept; without one, in a new folder.
+# Reads data sets as annotation tools write them: bash tests/exports/run.sh [FOLDER]
+# The tools are installed into an environment of their own in the folder, which is kept. By default the folder is a new one.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=${1:-$(mktemp -d)}

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Holds every row of the table of peers in docs/partitions.md against the real packages, 200 seeds a side: up to half an hour.
+# Compares every row of the table of peers in docs/partitions.md with the real packages, 200 seeds a side: up to half an hour.
 #
-#   bash tests/peers/run.sh [FOLDER]    FOLDER: where the packages' environment is or is to be made; default: a temporary one
+#   bash tests/peers/run.sh [FOLDER]    FOLDER: of the packages' environment, which is made if it is missing; default: temporary
 #
-# The packages are in an environment of their own, since they want other versions of what this project needs.
+# The packages have an environment of their own, because they need other versions than this project.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [ $# -gt 0 ]; then folder=$1; else folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT; fi

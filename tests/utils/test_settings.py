@@ -19,6 +19,7 @@ class Baking:
     heat: float = setting(180.0, "degrees", POSITIVE)
     fan: bool = setting(False, "with the fan", bool, heading="running")
     tin: str = setting("round", "what it is baked in", choices=("round", "loaf"))
+    spices: list[str] | None = setting(None, "what is in it", nargs="+", aliases=("herbs",), metavar="SPICE")
     slices: int = setting(8, "slices", int, only={"tin": ("loaf",), "fan": (False, True)})
     layers: tuple[str, ...] = setting(("cake", "cream"), "from below", nargs="+", metavar="LAYER")
 
@@ -39,6 +40,12 @@ def test_arguments_become_the_settings(parser: Parser) -> None:
     for wrong in ("--heat 0", "--fan maybe", "--tin oval"):
         with pytest.raises(UserError, match=wrong.split()[0]):
             parser.parse_args(wrong.split())
+
+
+def test_an_argument_may_have_several_values_and_names(parser: Parser) -> None:
+    for name in ("--spices", "--herbs"):
+        assert parser.parse_args([name, "mace", "clove"]).spices == ["mace", "clove"]
+    assert "--spices SPICE [SPICE ...], --herbs SPICE [SPICE ...]" in " ".join(parser.format_help().split())
 
 
 def test_an_argument_that_changes_nothing_is_refused(parser: Parser) -> None:

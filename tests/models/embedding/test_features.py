@@ -69,14 +69,15 @@ def test_thumbnails_are_means_of_squares() -> None:
 def test_a_public_network_sees_images_as_it_was_trained_on(
     table: Table, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    network = timm.create_model("resnet18", pretrained=False, num_classes=0)
+    network = timm.create_model("test_resnet", pretrained=False, num_classes=0)
     monkeypatch.setattr(timm, "create_model", lambda name, **_: network)
     data, model = open_data(table, "normal")
-    found = extract_embeddings(model, data, tmp_path / "features.npy", "timm:resnet18")
-    assert found.shape == (len(data), 512)
+    found = extract_embeddings(model, data, tmp_path / "features.npy", "timm:test_resnet")
+    assert found.shape == (len(data), network.num_features)
     image = data.batch(torch.tensor([7])).images
     scaled = Normalize(network.pretrained_cfg["mean"], network.pretrained_cfg["std"])
-    large = torch.nn.functional.interpolate(image, (224, 224), mode="bilinear", antialias=True)
+    size = network.pretrained_cfg["input_size"][1:]
+    large = torch.nn.functional.interpolate(image, size, mode="bilinear", antialias=True)
     with torch.no_grad():
         torch.testing.assert_close(torch.tensor(found[7]), network.eval()(scaled(large))[0], atol=1e-4, rtol=1e-3)
 

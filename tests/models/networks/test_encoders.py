@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from models.networks.backbones import LeNet, TinyEncoder
 from models.networks.encoders import EncoderRequest, build_encoder
 from models.networks.layers import n_groups, with_group_norms
-from tests.models.small_networks import n_parameters
+from tests.models.small_networks import n_parameters, undrawn
 from utils.errors import UserError
 
 
@@ -53,16 +53,16 @@ def test_lenet_has_1756426_parameters_with_ten_classes() -> None:
     ],
 )  # fmt: skip
 def test_published_networks(name: str, features: int, published: int) -> None:
-    with torch.device("meta"):
-        encoder = build_encoder(name, wanted(224))
+    with torch.device("meta"), torch.no_grad():
+        encoder = build_encoder(name, wanted(224)).eval()
         vector, _ = encoder(torch.empty(2, 3, 224, 224))
     assert vector.shape == (2, features) == (2, encoder.out_features)
     assert n_parameters(encoder) == published - 1000 * (features + 1)
 
 
 def test_resnet10() -> None:
-    with torch.device("meta"):
-        encoder = build_encoder("resnet10", wanted(32))
+    with torch.device("meta"), torch.no_grad():
+        encoder = build_encoder("resnet10", wanted(32)).eval()
         vector, maps = encoder(torch.empty(2, 3, 32, 32))
     # Stem 9·3·64 + 128; a block of 2·9·64·64 + 256; then blocks of 9·a·b + 9·b·b + 4b with a shortcut of a·b + 2b.
     widths = [(64, 128), (128, 256), (256, 512)]
@@ -81,11 +81,12 @@ def test_resnet10() -> None:
     ],
 )  # fmt: skip
 def test_maps_are_those_of_timm(name: str, equal: str, most_stride: int) -> None:
-    with torch.device("meta"):
-        encoder = build_encoder(name, wanted(64, most_stride=most_stride))
-        vector, maps = encoder(torch.empty(2, 3, 64, 64))
-        dilated = {"output_stride": 16} if most_stride == 16 and "v3" not in equal else {}
-        expected = timm.create_model(equal, features_only=True, **dilated)(torch.empty(2, 3, 64, 64))
+    dilated = {"output_stride": 16} if most_stride == 16 and "v3" not in equal else {}
+    encoder = undrawn(lambda: build_encoder(name, wanted(64, most_stride=most_stride)))
+    theirs = undrawn(lambda: timm.create_model(equal, features_only=True, **dilated))
+    with torch.no_grad():
+        vector, maps = encoder(torch.zeros(2, 3, 64, 64))
+        expected = theirs(torch.zeros(2, 3, 64, 64))
     sides = [min(2**level, most_stride) for level in range(1, 6)]
     assert [each.shape[2:] for each in maps] == [(64 // side, 64 // side) for side in sides]
     assert [each.shape[1] for each in maps[:-1]] == [each.shape[1] for each in expected[:-1]]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -450,39 +452,63 @@ def same(one: Simulation, other: Simulation) -> bool:
     )
 
 
-def stopped_after_a_round(name: str, folder: Path) -> None:
-    """A federation that was killed in its second round, with states of that round already on the disk."""
-    stopped = federation(name, folder, memory=1)
-    stopped._finish_round(0, {"local_loss": float("nan"), "seconds": 0.0})
-    stopped._finish_round(1, stopped._train_round(0) | {"seconds": 0.0})
-    stopped._train_round(1)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Simulation]:
+    """Each federation, run to its end by one process; not to be changed."""
+    folder = tmp_path_factory.mktemp("whole")
+
+    @cache
+    def run(name: str) -> Simulation:
+        made = federation(name, folder)
+        made.train()
+        return made
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Path], None]:
+    """Copies a federation that was killed in its second round, with states of that round already on the disk."""
+    folder = tmp_path_factory.mktemp("stopped")
+
+    @cache
+    def run(name: str) -> Path:
+        made = federation(name, folder, memory=1)
+        made._finish_round(0, {"local_loss": float("nan"), "seconds": 0.0})
+        made._finish_round(1, made._train_round(0) | {"seconds": 0.0})
+        made._train_round(1)
+        return folder / name
+
+    def copied(name: str, to: Path) -> None:
+        shutil.copytree(run(name), to / name)
+
+    return copied
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_method_resumes_to_the_last_bit(tmp_path: Path, name: str) -> None:
-    whole = federation(name, tmp_path / "whole")
-    whole.train()
-    stopped_after_a_round(name, tmp_path / "stopped")
-    resumed = federation(name, tmp_path / "stopped")
+def test_every_method_resumes_to_the_last_bit(whole: Callable, stopped: Callable, tmp_path: Path, name: str) -> None:
+    stopped(name, tmp_path)
+    resumed = federation(name, tmp_path)
     resumed.resume()
     assert len(resumed.rows) == 2
     resumed.train()
-    assert same(whole, resumed)
-    assert len(list((tmp_path / "stopped" / name / "checkpoint/clients").glob("*"))) <= 2 * 4
+    assert same(whole(name), resumed)
+    assert len(list((tmp_path / name / "checkpoint/clients").glob("*"))) <= 2 * 4
 
 
 @pytest.mark.parametrize(("processes", "resume"), [(2, False), (3, True)])
-def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path, processes: int, resume: bool) -> None:
+def test_results_do_not_depend_on_the_number_of_processes(
+    whole: Callable, stopped: Callable, tmp_path: Path, processes: int, resume: bool
+) -> None:
     folder = tmp_path / "spread"
     if resume:  # and one process began what three end
         for name in NAMES:
-            stopped_after_a_round(name, folder)
+            stopped(name, folder)
     for process in start_spread(tmp_path, f"tests/network/spread.py {folder}{' resume' * resume}", processes):
         process.join()
         assert process.exitcode == 0, (tmp_path / "output.txt").read_text()[-3000:]
     for name in NAMES:
-        alone, spread = federation(name, tmp_path / "alone"), federation(name, folder)
-        alone.train()
+        alone, spread = whole(name), federation(name, folder)
         spread.resume()
         assert len(spread.rows) == N_ROUNDS + 1
         for key in alone.server:

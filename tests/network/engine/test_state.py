@@ -126,7 +126,7 @@ def test_only_what_changed_is_written_and_old_files_go(tmp_path: Path) -> None:
 def test_another_number_of_processes_takes_up_the_same_files(tmp_path: Path) -> None:
     halves = [states(tmp_path, own) for own in ([0, 1], [2, 3])]
     for kept in halves:
-        for client in kept.own:
+        for client in kept.of_process:
             kept.save(client, state(client))
     versions = halves[0].checkpoint() | halves[1].checkpoint()
     for name in ("3-9", ".3-9-k1ll3d"):
@@ -134,8 +134,8 @@ def test_another_number_of_processes_takes_up_the_same_files(tmp_path: Path) -> 
     thirds = [states(tmp_path, own) for own in ([1], [0, 3], [2])]
     for kept in thirds:
         kept.restore(versions)
-        assert [value_of(kept, client) for client in kept.own] == list(kept.own)
-        assert all(other not in kept for other in set(range(4)) - set(kept.own))
+        assert [value_of(kept, client) for client in kept.of_process] == list(kept.of_process)
+        assert all(other not in kept for other in set(range(4)) - set(kept.of_process))
     assert len(files(tmp_path)) == 4
 
 

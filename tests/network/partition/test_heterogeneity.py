@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import jensenshannon, pdist
 from scipy.stats import entropy, f_oneway
 
+from network.importance import reweighting
 from network.partition.heterogeneity import (
     class_variance_share,
     earth_movers_distance,
@@ -200,5 +201,20 @@ def test_report_has_what_it_is_given_and_says_it_in_a_line_each() -> None:
     assert full["frechet"] >= variance_share(points, client_of, 2) > 0
     lines = report_text(full).splitlines()
     assert len(lines) == len(report_text(plain).splitlines()) + 1
-    assert "2 clients with 1 to 2 images each, 3 in all" in lines[0]
+    assert lines[0] == "2 clients with 1 to 2 images each, 3 in all, of 2 groups"
     assert len({line.index(f"{full[name]:.3f}") for line, name in zip(lines[1:], list(full)[5:7], strict=False)}) == 1
+
+
+def test_equal_sizes_are_one_number() -> None:
+    client_of = np.repeat([0, 1, 2], 64)
+    [line, *_] = report_text(report(client_of, np.zeros(192, int), 3), "class").splitlines()
+    assert line == "3 clients with 64 images each, 192 in all, of 1 class"
+
+
+def test_what_reweighting_can_achieve_is_said_where_images_are_reweighted() -> None:
+    clients, groups = [np.array([0, 1]), np.array([2, 3])], np.array([0, 0, 0, 1])
+    values = report(np.array([0, 0, 1, 1]), groups, 2)
+    of_reweighting = reweighting(groups, clients, np.zeros(0, int), "population").measures()
+    without, with_it = (report_text(values | of_reweighting, reweighted=said).splitlines() for said in (False, True))
+    assert without == report_text(values).splitlines()
+    assert len(with_it) == len(without) + 5 and sum("reweighted" in line for line in with_it) == 3

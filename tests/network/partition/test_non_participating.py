@@ -13,7 +13,7 @@ from accelerate import Accelerator
 
 from datasets.task_data import TaskData
 from models.central.settings import TrainSettings
-from models.central.training import CentralTraining, best_file, checkpoint_file, early_file
+from models.central.training import CentralTraining, central_files
 from models.embedding.embeddings import cluster, extract_embeddings
 from models.embedding.projection import reduce_dimension
 from models.networks.config import ModelConfig
@@ -146,7 +146,7 @@ def test_noise_in_non_participating_images_changes_no_bit_of_central_model_and_c
         torch.manual_seed(0)
         model = TaskModel(ModelConfig(data.task.name, "tiny", 16))
         folder, task = tmp_path / str(number), data.task.name
-        files = [make(folder, task, False) for make in (checkpoint_file, best_file, early_file)]
+        files = central_files(folder, task, False)
         settings = TrainSettings(n_epochs=1, batch_size=16, init_lr=0.05, val_fraction=0.2, rand_seed=7)
         CentralTraining(model, restricted, settings, Accelerator(cpu=True), *files).run(lambda _: None)
         (tmp_path / f"embeddings{number}").mkdir()

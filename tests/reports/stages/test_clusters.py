@@ -62,14 +62,17 @@ def test_clusters_that_explain_little_are_named(
     assert "clusters 0.10, classes 0.50, K-means on the target itself 0.30" in text
     assert "less than half of what is possible" in text
     report.report_explained(data, found | {"clusters": 0.16}, tmp_path)
-    assert "less than half" not in capsys.readouterr().out and (tmp_path / "target_explained.png").stat().st_size
+    assert "less than half" not in capsys.readouterr().out
+    report.report_explained(data, found, tmp_path, advise=False)
+    assert "less than half of what is possible" in (text := capsys.readouterr().out) and "Train" not in text
+    assert (tmp_path / "target_explained.png").stat().st_size
 
 
 def test_a_central_model_that_has_not_learnt_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    report.report_central("depth_euclidean", 0.1, 0.12)
+    assert report.report_central("depth_euclidean", 0.1, 0.12)
     assert capsys.readouterr().out == ""
     for loss in (0.676, 0.119):  # above the constant baseline's, or below it by less than what counts
-        report.report_central("depth_euclidean", loss, 0.12)
+        assert not report.report_central("depth_euclidean", loss, 0.12)
         printed = " ".join(capsys.readouterr().out.split())
         assert printed.startswith(
             "The central model of depth_euclidean has not learnt its task: its loss on global test"

@@ -43,7 +43,7 @@ def test_the_table_shows_what_the_metrics_say(run: Callable) -> None:
     )
     last = pd.read_csv(folder / "metrics.csv").iloc[-1]
     assert "train_loss_mean" not in last and np.isfinite(last["personal_local_test_loss_mean"])
-    shown = {line[:27].strip(): float(line.split()[-6]) for line in printed.splitlines() if line.count(".") == 6}
+    shown = {line[:34].strip(): float(line.split()[-6]) for line in printed.splitlines() if line.count(".") == 6}
     summary = json.loads((folder / "summary.json").read_text())
     assert shown == {
         "personal, client train": pytest.approx(last["personal_train_loss_mean"], abs=1e-4),
