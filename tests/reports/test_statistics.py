@@ -86,7 +86,8 @@ def test_adjustment_by_hand() -> None:
         # 0.2 ± 2.776 * 0.860 and 0.1 ± 2.776 * 0.430: up to 2.59 and 1.29
         ([-2, -1, 0, 1, 3], "inconclusive"), ([-1, -0.5, 0, 0.5, 1.5], "no difference"),
         ([0.1, 0.2, 0.3, 0.4, 0.5], "higher"), ([-69, 79], "inconclusive (2 seeds only)"), ([0] * 5, "no difference"),
-        ([4, 5, 6], "higher (3 seeds only)"), ([1], "cannot be judged from 1 seed"), ([], "cannot be judged from 0 seeds"),
+        ([4, 5, 6], "higher (3 seeds only)"), ([1], "cannot be judged from 1 seed"),
+        ([], "cannot be judged from 0 seeds"),
     ],
 )  # fmt: skip
 def test_verdict(values: list[float], said: str) -> None:
