@@ -45,7 +45,7 @@ def forward(stacked: nn.Module, images: Tensor) -> list[tuple[Tensor, ...]]:
         ("normal", "tiny", "group"),
         ("normal", "tiny", "batch"),
         ("class_scene", "tiny", "batch"),
-        ("depth_euclidean", "resnet10", "batch"),
+        ("depth_euclidean", "timm:test_resnet", "batch"),
     ],
 )
 def test_outputs_gradients_and_statistics_are_those_of_each_model(task: str, encoder: str, norm: str) -> None:
