@@ -15,7 +15,7 @@ batch is sum_i w_i l_i / sum_i w_i (equation 4). What that does, where S_k are t
 
 Clusters of the task's own embeddings extend it to tasks without classes: if the images of a cluster are alike for all
 clients, p(x, y | c) = q_k(x, y | c), the above holds with clusters for classes. That is so where clusters are assigned;
-under other splits it is an approximation.
+under other partitions it is an approximation.
 """
 
 from __future__ import annotations

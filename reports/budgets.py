@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from network.partition.groups import split_label
+from network.partition.groups import partition_label
 from network.partition.rules import uses_alpha
 from reports.finished import Finished, Results
 from reports.labels import in_order, method_label
@@ -126,7 +126,7 @@ def _progress(run: Finished, metric: str, of_run: Mapping[str, str], central: pd
         {
             "task": run.args["task"],
             **of_run,
-            "split": split_label(run.args["type"]),
+            "split": partition_label(run.args["type"]),
             "alpha": run.args["alpha"] if uses_alpha(run.args["type"], run.args.get("partition")) else np.nan,
             "rand_seed": run.args["rand_seed"],
             "round": metrics["round"],

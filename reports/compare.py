@@ -40,7 +40,7 @@ class Reference(NamedTuple):
 
 
 def of_random(runs: pd.DataFrame, keys: Sequence[str]) -> Reference:
-    """The IID runs, whatever their values of arguments that a random split does not use, such as alpha."""
+    """The IID runs, whatever their values of arguments that a random partition does not use, such as alpha."""
     return Reference(runs[runs["type"] == "iid"], [name for name in keys if name not in NOT_IID])
 
 
@@ -56,7 +56,7 @@ def in_settings(runs: pd.DataFrame, by: Sequence[str] = SETTING) -> tuple[pd.Dat
 
 
 def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]]:
-    """Yields each setting with its runs of splits other than IID, and the IID runs, by seed, to compare them with."""
+    """Yields each setting with its runs of partitions other than IID, and the IID runs, by seed, beside them."""
     runs, keys = in_settings(runs, by)
     iid = of_random(runs, keys)
     for values, part in runs[runs["type"] != "iid"].groupby(keys, dropna=False):
@@ -67,7 +67,7 @@ def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, 
 def random_settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """Yields each setting of the IID runs with these, by seed, also where nothing else was assigned.
 
-    A setting is as in `settings`, without the arguments that a random split does not use.
+    A setting is as in `settings`, without the arguments that a random partition does not use.
     """
     iid, keys = of_random(*in_settings(runs, by))[:2]
     for values, part in iid.groupby(keys):
@@ -79,13 +79,13 @@ def compare(
 ) -> pd.DataFrame:
     """The runs of each setting beside those of each reference: a row per setting and part of the data with a loss.
 
-    Columns: task, method, split (the `--type` without `_based`), alpha, whether that `has_alpha` a part in the split,
-    `more` (a dictionary of the other `keys`), `images` (which part of the data), model (whose losses: of the global
-    model or of personal ones), `metric` (its name), seeds; arrays over these seeds: `loss`, and `trivial`, the constant
-    baseline's; `value`, the mean of the metric, and `means`, a dictionary of those of a partition's measures and of
-    what privacy was spent. Of each reference, by its name in `over`, such as `iid`: `iid` (the losses), `iid_trivial`,
-    `iid_value` and `iid_means` of the same seeds, and `over_iid`, the increase of the loss in percent; nan for seeds
-    without a partner. `learnt` says whether the runs of the reference `iid` have learnt the task.
+    Columns: task, method, split (the `--type` without `_based`), alpha, whether that `has_alpha` a part in the
+    partition, `more` (a dictionary of the other `keys`), `images` (which part of the data), model (whose losses: of the
+    global model or of personal ones), `metric` (its name), seeds; arrays over these seeds: `loss`, and `trivial`, the
+    constant baseline's; `value`, the mean of the metric, and `means`, a dictionary of those of a partition's measures
+    and of what privacy was spent. Of each reference, by its name in `over`, such as `iid`: `iid` (the losses),
+    `iid_trivial`, `iid_value` and `iid_means` of the same seeds, and `over_iid`, the increase of the loss in percent;
+    nan for seeds without a partner. `learnt` says whether the runs of the reference `iid` have learnt the task.
 
     Args:
         runs: as `reports.tables.read_runs` makes them, those to be compared.
@@ -134,7 +134,7 @@ def labels(row: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
 
 
 def setting(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The task, method, split, alpha and further arguments of a row of `compare`."""
+    """The task, method, partition, alpha and further arguments of a row of `compare`."""
     return {name: row[name] for name in ("task", "method", "split", "alpha") if name in row} | row["more"]
 
 

@@ -15,8 +15,8 @@ from reports.tables import differing
 from utils.errors import UserError
 from utils.runs import MEASURED_ON, columns_of
 
-# By split and alpha, None where it is not used: the images of each group that each client has (clients, groups), and
-# the target share.
+# By partition and alpha, None where it is not used: the images of each group that each client has (clients, groups),
+# and the target share.
 Assigned = dict[str, dict[float | None, tuple[np.ndarray, float]]]
 _ASSIGNED = ("partition", "groups")
 _GRID = ["task", "method", "type", "alpha", "rand_seed"]

@@ -79,7 +79,7 @@ def _at_equal_share(part: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str,
             continue
         points = {split: _points(runs, iid.loc[seed]) for split, runs in assigned.items()}
         share = min(of.index[-1] for of in points.values())
-        if share <= max(0.0, iid.loc[seed, _SHARE]):  # a split separates nothing more than chance does
+        if share <= max(0.0, iid.loc[seed, _SHARE]):  # a partition separates nothing more than chance does
             continue
         costs = {split: float(PchipInterpolator(of.index, of)(share)) for split, of in points.items()}
         straight = {split: float(np.interp(share, of.index, of)) for split, of in points.items()}

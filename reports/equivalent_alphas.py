@@ -66,7 +66,7 @@ def costs(results: Results) -> pd.DataFrame:
         }
         rows.append(about | of_partition | _losses(run, iid[_alike(run)]))
     if not rows:
-        raise UserError(f"{results.path} has no finished run of a split with an IID run of its seed")
+        raise UserError(f"{results.path} has no finished run of a partition with an IID run of its seed")
     return pd.DataFrame(rows)
 
 

@@ -51,8 +51,8 @@ class Finished(NamedTuple):
     def versions(self) -> Iterator[tuple[str, str, str]]:
         """Yields (part of the code or the data, row of tables, version): runs in a row must have the same versions.
 
-        A row of a table has one task and one method, over seeds, splits or values of an argument. The parts of the code
-        that two runs have in common are the engine, and whatever else both use of what has a declared version.
+        A row of a table has one task and one method, over seeds, partitions or values of an argument. The parts of the
+        code that two runs have in common are the engine, and whatever else both use of what has a declared version.
         """
         task, method = self.args["task"], self.args.get("method")
         row = f"{task} by {method}" if method else task

@@ -27,27 +27,27 @@ from utils.words import counted
 _OUT, _PART = ("tested_train_loss", "local_test_loss"), ("local_test_loss", "unseen_test_loss")
 _ADAPTED = re.compile(r"adapted_(\d+)_loss")
 _IID, _OVER = "iid", "embedding over class, %"
-_VERDICT = f"participation gap under the embedding split (margin ±{MARGIN:g} %)"
+_VERDICT = f"participation gap under the embedding partition (margin ±{MARGIN:g} %)"
 _OF_SPLIT = f"participation gap over IID's (margin ±{MARGIN:g} %)"
 _PHRASES = {
-    "higher": "the embedding-based split opens a larger participation gap than the class-based one",
-    "lower": "the embedding-based split opens a smaller participation gap than the class-based one",
+    "higher": "the embedding-based partition opens a larger participation gap than the class-based one",
+    "lower": "the embedding-based partition opens a smaller participation gap than the class-based one",
     "no": f"the splits' participation gaps differ by less than {MARGIN:g} %",
-    "inconclusive": "which split opens the larger participation gap remains open",
+    "inconclusive": "which partition opens the larger participation gap remains open",
     WITHHELD: "no verdict, since the task is not learnt on their images under IID",
 }
 
 
 def gaps(runs: pd.DataFrame) -> pd.DataFrame:
-    """The gaps in percent of runs with non-participating clients: a row per task, method, split, alpha and setting.
+    """The gaps in percent of runs with non-participating clients: a row per task, method, partition, alpha and setting.
 
     Columns: task, method, split ("iid", "class", …), alpha (text, empty where it is not used), `more` (other arguments
     that tell rows apart which agree in these, as text), `rates` (a dictionary of the arguments that tell methods
     apart), `model` (of the participants: global or personal), seeds, and series by seed: `trivial`, the constant
     baseline's loss on non-participating clients' held-out images, `train`, `new` and `non_participating`, the three
     losses (the first of clients that have held-out images), `out-of-sample` and `participation`, `by_itself`, the
-    constant baseline's participation gap, `of_iid`, that of the IID split, whether the IID runs have `learnt` the task
-    on these images, and in `after` the participation gap by steps of adaptation. IID runs have rows of their own,
+    constant baseline's participation gap, `of_iid`, that of the IID partition, whether the IID runs have `learnt` the
+    task on these images, and in `after` the participation gap by steps of adaptation. IID runs have rows of their own,
     whatever else was assigned. Empty if no run has non-participating clients.
     """
     if runs.empty or not runs["unseen_test_loss"].notna().any():
@@ -102,7 +102,8 @@ def _gap(runs: pd.DataFrame, before: str, after: str) -> pd.Series:
 def gap_table(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of `gaps` as text: losses with their spread, gaps with their 95 % intervals and a verdict beside IID's.
 
-    The verdict is on the increase of 1 + gap over that of the IID split of the same seeds, p being adjusted over rows.
+    The verdict is on the increase of 1 + gap over that of the IID partition of the same seeds, p being adjusted over
+    rows.
     """
     rows = []
     for row in table.to_dict("records"):
@@ -126,10 +127,10 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def gap_verdicts(table: pd.DataFrame) -> pd.DataFrame:
-    """Whether the embedding-based split opens a larger participation gap than the class-based one, as text.
+    """Whether the embedding-based partition opens a larger participation gap than the class-based one, as text.
 
     A row for each setting with both, before and after each number of steps; runs are paired by seed, and what is judged
-    is the increase of 1 + gap, with p adjusted over all rows. Empty if no setting has both splits.
+    is the increase of 1 + gap, with p adjusted over all rows. Empty if no setting has both partitions.
     """
     rows = []
     for embedding, of_class in _pairs(table):
@@ -181,7 +182,7 @@ def report_gaps(runs: pd.DataFrame, folder: Path) -> None:
 
 
 def _pairs(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The rows of the embedding-based and the class-based split of each setting that has both."""
+    """The rows of the embedding-based and the class-based partition of each setting that has both."""
     records = table.to_dict("records")
     for row in records:
         for other in records:

@@ -14,7 +14,7 @@ from reports.statistics import MARGIN, change_interval, finite, increase
 
 YES, NO, BY_HEART = "yes", "no", "by heart"
 WORDS = (
-    f"learnt: {YES} where the IID split's loss is clearly below the constant baseline's (the whole 95 % interval over "
+    f"learnt: {YES} where the IID loss is clearly below the constant baseline's (the whole 95 % interval over "
     f"seeds by more than {MARGIN:g} %), {NO} where it is not, and {BY_HEART} where it is on the images trained on alone"
 )
 _HELD_OUT = {"train": "test", "unseen_train": "unseen_test"}  # what is held out, by what models are trained on

@@ -69,7 +69,7 @@ def write_metrics(results: Results, folder: Path) -> None:
 
 
 def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
-    """One task's table as text: a row per part of the data, model and split, mean ± standard deviation over seeds.
+    """One task's table as text: a row per part of the data, model and partition, mean ± standard deviation over seeds.
 
     Arguments that differ between the runs of a model become columns, so that no two settings are ever mixed, and so do
     those that tell methods apart.
@@ -109,8 +109,8 @@ def _federated_rows(
     split = _IID if args["type"] == "iid" else args["type"].removesuffix("_based")
     alpha = args["alpha"] if uses_alpha(args["type"], args.get("partition")) else None
     for data, values in trivial.items():
-        # A mean over clients depends on which images they have; the common images are the same under every split, but
-        # for the images of non-participating clients, which the predictor is not made from.
+        # A mean over clients depends on which images they have; the common images are the same under every partition,
+        # but for the images of non-participating clients, which the predictor is not made from.
         if data == "test" and not args.get("non_participating_clients"):
             yield _row(args, values, data=data, model=_TRIVIAL, only=_OF_IMAGES)
         else:

@@ -37,7 +37,7 @@ _PERMUTATIONS = 9999
 def split_costs(runs: pd.DataFrame, cost: str = OWN) -> pd.DataFrame:
     """What each run of a partition costs, in percent over the IID run of its seed and setting.
 
-    A row per run: `task`, `type`, `cell` (task, split, alpha and whatever else assigns the data, as text), the
+    A row per run: `task`, `type`, `cell` (task, partition, alpha and whatever else assigns the data, as text), the
     `CANDIDATES` of its partition, and `increase`. `runs` comes from `read_runs`; `cost` is the column of the loss,
     usually that on client train.
     """
@@ -93,10 +93,10 @@ def predictors(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 def permuted(first: ArrayLike, second: ArrayLike, cells: ArrayLike, seed: int = 0) -> float:
     """Two-sided p of a permutation test that two measurements of runs are unrelated, which permutes whole cells.
 
-    The runs of a cell (task, split and alpha) differ in their seeds alone and are nearly copies of each other: permuted
-    one by one, unrelated measurements would have p <= 0.05 in about every third case. So the correlation of the cells'
-    mean ranks is tested, with all pairings of up to seven cells, and 9999 drawn ones of more. Few cells have no small
-    p: it is at least 2 / 24 with four, and 2 / 720 with six.
+    The runs of a cell (task, partition and alpha) differ in their seeds alone and are nearly copies of each other:
+    permuted one by one, unrelated measurements would have p <= 0.05 in about every third case. So the correlation of
+    the cells' mean ranks is tested, with all pairings of up to seven cells, and 9999 drawn ones of more. Few cells have
+    no small p: it is at least 2 / 24 with four, and 2 / 720 with six.
     """
     ranks = pd.DataFrame({"first": rankdata(first), "second": rankdata(second)}).groupby(np.asarray(cells)).mean()
     if len(ranks) < 2:
@@ -136,7 +136,7 @@ def parse_args() -> Namespace:
         "--cost",
         metavar="COLUMN",
         default=OWN,
-        help="loss that a split raises: train_loss (client train), local_test_loss, test_loss or, of runs "
+        help="loss that a partition raises: train_loss (client train), local_test_loss, test_loss or, of runs "
         "with non-participating clients, unseen_train_loss and unseen_test_loss",
     )
     text = "folder for table and figure"
@@ -152,7 +152,7 @@ def main() -> None:
     costs = together(args.result_path, args.cost)
     table = predictors(costs)
     if table.empty:
-        raise UserError(f"fewer than {_LEAST} runs of splits with an IID run of their seed")
+        raise UserError(f"fewer than {_LEAST} runs of partitions with an IID run of their seed")
     report_table("which measure of a partition predicts its cost", table, args.table_path / "predictors", ["measure"])
     figure = costs_by_measure(costs, args.table_path / "predictors.png", measured_on(args.cost))
     print(f"table and figure in {args.table_path}: {figure}")

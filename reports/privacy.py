@@ -14,12 +14,12 @@ _SPENT = {"epsilon", "at_delta", "max_epsilon", "clip_count_noise", _NOISE}  # w
 
 
 def noise_costs(runs: pd.DataFrame) -> pd.DataFrame:
-    """A row per task, method, split, alpha, noise multiplier and part of the data, as text; empty without private runs.
+    """A row per task, method, partition, alpha, noise multiplier and part of the data, as text.
 
     Columns: epsilon and delta, the constant baseline's loss, the run's (mean ± standard deviation over seeds), its mean
     increase over that of the same seeds without noise (`--noise_multiplier 0`, with the same norm), and over that of
-    the IID split with the same noise, both with 95 % intervals. Further arguments that differ become columns. `runs`
-    comes from `reports.tables.read_runs`.
+    the IID partition with the same noise, both with 95 % intervals. Further arguments that differ become columns.
+    `runs` comes from `reports.tables.read_runs`; without private ones the table is empty.
     """
     if "epsilon" not in runs:
         return pd.DataFrame()

@@ -1,6 +1,6 @@
-"""What every split costs over the IID split: by classes, by clusters of any features, and by natural groups.
+"""What every partition costs over the IID partition: by classes, by clusters of any features, and by natural groups.
 
-And what the split by clusters of embeddings costs over that by classes, which stand beside each other.
+And what the partition by clusters of embeddings costs over that by classes, which stand beside each other.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ OVER_IID = f"loss over IID's (margin ±{MARGIN:g} %)"
 
 
 def splits_over_iid(runs: pd.DataFrame) -> pd.DataFrame:
-    """What each split costs: `compare` over the reference `iid`; alpha is nan where it has no part in the split.
+    """What each partition costs: `compare` over the reference `iid`; alpha is nan where it has no part in it.
 
-    Empty if all runs are of IID splits. `runs` comes from `reports.tables.read_runs`.
+    Empty if all runs are of IID partitions. `runs` comes from `reports.tables.read_runs`.
     """
     runs, keys = in_settings(runs)
     table = compare(runs[runs["type"] != "iid"], keys, {"iid": of_random(runs, keys)})
@@ -31,10 +31,10 @@ def splits_over_iid(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def side_by_side(runs: pd.DataFrame) -> pd.DataFrame:
-    """The embedding-based split beside the class-based one, as `compare` over the references `iid` and `class`.
+    """The embedding-based partition beside the class-based one, as `compare` over the references `iid` and `class`.
 
-    What `compare` has of the embedding-based split's runs is in `embedding`, `embedding_value` and `embedding_means`.
-    Seeds without both splits are left out. Empty if no setting has both.
+    What `compare` has of the embedding-based partition's runs is in `embedding`, `embedding_value` and
+    `embedding_means`. Seeds without both partitions are left out. Empty if no setting has both.
     """
     runs, keys = in_settings(runs)
     alike = [name for name in keys if name != "type"]
@@ -78,11 +78,11 @@ def splits_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def increases(table: pd.DataFrame) -> pd.DataFrame:
-    """The increases alone, as text: a row per task, method, split and part of the data, a column per alpha.
+    """The increases alone, as text: a row per task, method, partition and part of the data, a column per alpha.
 
-    Values are in percent over the IID split's loss, means over seeds with their 95 % intervals; those of splits in
-    which alpha has no part, such as natural groups, stand in a column of their own. The IID split's and the constant
-    baseline's loss stand beside them for scale.
+    Values are in percent over the IID partition's loss, means over seeds with their 95 % intervals; those of partitions
+    in which alpha has no part, such as natural groups, stand in a column of their own. The IID partition's and the
+    constant baseline's loss stand beside them for scale.
     """
     rows: dict[tuple, dict[str, Any]] = {}
     columns = {alpha: _of_alpha(alpha) for alpha in sorted(table["alpha"].unique(), key=lambda a: (np.isnan(a), a))}
@@ -95,7 +95,7 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scale(row: Mapping[str, Any]) -> dict[str, str]:
-    """The losses of the IID split and, on the same images, of the constant baseline."""
+    """The losses of the IID partition and, on the same images, of the constant baseline."""
     return {"trivial": mean_text(row["iid_trivial"], 3), "IID": with_spread(row["iid"], 3)}
 
 
@@ -106,8 +106,8 @@ def _of_alpha(alpha: float) -> str:
 def methods(table: pd.DataFrame) -> pd.DataFrame:
     """Losses by method, as text: mean ± standard deviation over seeds, three columns per task.
 
-    A row per part of the data, method, split, alpha and other setting. Arguments that tell a task's methods apart, such
-    as the learning rate of each, stand beside the task's losses. Empty where no task has two methods.
+    A row per part of the data, method, partition, alpha and other setting. Arguments that tell a task's methods apart,
+    such as the learning rate of each, stand beside the task's losses. Empty where no task has two methods.
     """
     if table.empty or table.groupby("task")["method"].nunique().max() < 2:
         return pd.DataFrame()
@@ -152,9 +152,9 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
 def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The comparison in narrow tables, one per method, model and part of the data, each with its title.
 
-    As text, in 100 columns: the constant baseline's and the runs' loss, both under the IID split, and the increases in
-    percent with 95 % intervals; an asterisk marks what has not been learnt under IID. Where there are more methods than
-    tasks, it is one per task. Global test comes last, where a reader of the console looks first.
+    As text, in 100 columns: the constant baseline's and the runs' loss, both under the IID partition, and the increases
+    in percent with 95 % intervals; an asterisk marks what has not been learnt under IID. Where there are more methods
+    than tasks, it is one per task. Global test comes last, where a reader of the console looks first.
     """
     order = {images: rank for rank, images in enumerate(sorted(MEASURED_ON, key=lambda images: images == "test"))}
     last = table.sort_values("images", key=lambda column: column.map(order), kind="stable")
@@ -174,16 +174,16 @@ def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def _increases(row: Mapping[str, Any]) -> dict[str, str]:
-    """What both splits cost over IID, and one over the other."""
+    """What both partitions cost over IID, and one over the other."""
     over = {"class over IID": increase(row["class"], row["iid"]), "embedding over IID": row["over_iid"]}
     over |= {"embedding over class": row["over_class"]}
     return {f"{name}, %": with_interval(changes) for name, changes in over.items()}
 
 
 def trivial_text(digits: int, *of_splits: np.ndarray) -> str:
-    """The constant baseline's mean losses under these splits: one where they do not differ, else all, in their order.
+    """The constant baseline's mean losses under these partitions: one where they agree, else all, in their order.
 
-    Splits without runs are left out.
+    Partitions without runs are left out.
     """
     means = [mean_text(np.asarray(values), digits) for values in of_splits if np.isfinite(values).any()]
     return " / ".join(means if len({*means}) > 1 else means[:1]) or "–"

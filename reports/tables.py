@@ -20,7 +20,7 @@ from reports.labels import headline_metric
 from utils.runs import MEASURED_ON, columns_of
 from utils.settings import arguments_in
 
-COMPARED = ("class", "embedding")  # splits that are held against each other, of the `--type` <name>_based
+COMPARED = ("class", "embedding")  # partitions that are held against each other, of the `--type` <name>_based
 _EXPERIMENT = ["task", "method"]
 _SETTING = [*_EXPERIMENT, "alpha"]
 SKEW = {
@@ -29,13 +29,15 @@ SKEW = {
     "emd": "EMD",
     "gradient_dispersion": "V",
 }  # by the names in heterogeneity.json
-# FedArtML's two, which rank splits much as EMD does, are in the table of all splits and in `predictors` alone.
+# FedArtML's two, which rank partitions much as EMD does, are in the table of all partitions and in `predictors` alone.
 BETWEEN_CLIENTS = {"hellinger": "Hellinger", "jensen_shannon_distance": "JS distance"}
 MEASURES = SKEW | BETWEEN_CLIENTS | {"frechet": "Fréchet distance"}
-OVER_IID = "over_iid"  # V of a split over that of the IID split with the same seed, whose V is due to chance only
+OVER_IID = (
+    "over_iid"  # V of a partition over that of the IID partition with the same seed, whose V is due to chance only
+)
 SPENT = {"epsilon": "epsilon", "delta": "at_delta"}  # by a private run, as its last round's metrics call it
 CANDIDATES = MEASURES | {OVER_IID: "V over IID's"}  # what may tell a split's cost
-# What assigns the data of a split: arguments that a random split does not use.
+# What assigns the data of a partition: arguments that a random partition does not use.
 NOT_IID = {"type", *unread_by("iid")}
 
 
@@ -97,14 +99,14 @@ def _without_common_folders(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def arguments_of(runs: pd.DataFrame) -> list[str]:
-    """The columns of `read_runs` that are arguments, but for task, method, split, alpha and seed."""
+    """The columns of `read_runs` that are arguments, but for task, method, partition, alpha and seed."""
     return [name for name in runs if name not in {*_SETTING, "type", "rand_seed"} and not _measured(name)]
 
 
 def varying_arguments(runs: pd.DataFrame) -> list[str]:
     """The arguments that differ between runs of a task and method, and those that tell methods apart.
 
-    Between IID runs, those that such a split uses.
+    Between IID runs, those that such a partition uses.
     """
     arguments = arguments_of(runs)
     of_random = [name for name in arguments if name not in NOT_IID]

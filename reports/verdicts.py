@@ -1,4 +1,4 @@
-"""The comparison in words: embedding-based against class-based splits on the same seeds."""
+"""The comparison in words: embedding-based against class-based partitions on the same seeds."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ WORDS = (
     f"interval lies within ±{MARGIN:g} %, and inconclusive where it reaches further"
 )
 _PHRASES = {
-    "higher": "the embedding-based split costs more than the class-based one",
-    "lower": "the embedding-based split costs less than the class-based one",
+    "higher": "the embedding-based partition costs more than the class-based one",
+    "lower": "the embedding-based partition costs less than the class-based one",
     "no": f"the splits' costs differ by less than {MARGIN:g} %",
-    "inconclusive": "which split costs more remains open",
+    "inconclusive": "which partition costs more remains open",
 }
 _OVER_IID_PHRASES = {
-    "higher": "the split costs more than a random one",
-    "lower": "the split costs less than a random one",
+    "higher": "the partition costs more than a random one",
+    "lower": "the partition costs less than a random one",
     "no": f"the split's cost over a random one is less than {MARGIN:g} %",
-    "inconclusive": "whether the split costs anything remains open",
+    "inconclusive": "whether the partition costs anything remains open",
 }
-_VERDICT = f"loss under the embedding split (margin ±{MARGIN:g} %)"
+_VERDICT = f"loss under the embedding partition (margin ±{MARGIN:g} %)"
 
 
 def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
-    """Whether the loss is higher under the embedding-based than the class-based split, for each row of `side_by_side`.
+    """Whether the loss is higher under the embedding-based partition than the class-based, by row of `side_by_side`.
 
     Runs are paired by seed. The verdict follows p, which is adjusted over all rows, and the 95 % t interval of the mean
     increase (see `reports.statistics.judged`); the last column has what the interval alone would say. Where the IID
@@ -101,9 +101,9 @@ def _together(table: pd.DataFrame, dense: Collection[str]) -> Iterator[tuple[dic
 def headlines(compared: pd.DataFrame, splits: pd.DataFrame) -> dict[str, list[str]]:
     """A sentence for each setting on test images and then, below a heading of its own, on client train.
 
-    `compared` is the table of `verdicts`, and `splits` that of `reports.splits.splits_table`, whose other splits, such
-    as those by natural groups, are held against IID; either may be empty. Test images are global test, or client test
-    where clients have models of their own. Cells may be text, as read from the tables' files.
+    `compared` is the table of `verdicts`, and `splits` that of `reports.splits.splits_table`, whose other partitions,
+    such as those by natural groups, are held against IID; either may be empty. Test images are global test, or client
+    test where clients have models of their own. Cells may be text, as read from the tables' files.
     """
     sentences: dict[str, list[str]] = {}
     others = splits if compared.empty or splits.empty else splits[~splits["split"].isin(COMPARED)]
@@ -132,7 +132,7 @@ def _by_heading(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 class _Wording(NamedTuple):
-    """How a table's rows are put into words: its columns of verdicts and of changes, phrases, and splits by column."""
+    """How a table's rows are put into words: its columns of verdicts and changes, phrases, and partitions by column."""
 
     verdict: str
     change: str
@@ -140,7 +140,7 @@ class _Wording(NamedTuple):
     splits: Sequence[str]
 
     def sentence(self, row: Mapping[str, Any], named: Sequence[str]) -> str:
-        """A row's setting, verdict, change, and the task's metric under each split."""
+        """A row's setting, verdict, change, and the task's metric under each partition."""
         setting = in_words({name: row[name] for name in named})
         if row[self.verdict] == WITHHELD:
             losses = f"the loss under IID is {row['IID']}, the constant baseline's {row['trivial']}"
@@ -164,7 +164,7 @@ _OF_SPLITS = _Wording(OVER_IID, "over IID, %", _OVER_IID_PHRASES, ("IID", "split
 
 
 def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
-    """How much the loss changes when alpha grows tenfold, in percent, under each split, and how the splits differ.
+    """How much the loss changes when alpha grows tenfold, in percent, under each partition, and how they differ.
 
     The slope of ln(loss) over log10(alpha), by least squares for each seed that has a positive loss at all alphas; mean
     and 95 % t interval over seeds, and the verdict with p adjusted over the table. alpha = 0 has no logarithm and is
@@ -184,7 +184,7 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
         about |= {f"{split}, % per tenfold α": with_interval(values) for split, values in slopes.items()}
         about |= {"difference": with_interval(difference)}
         rows.append((about, difference, (group["learnt"] == NO).any()))
-    return judged_rows(f"falls with α under the embedding split (margin ±{MARGIN:g} %)", rows, "less", "more")
+    return judged_rows(f"falls with α under the embedding partition (margin ±{MARGIN:g} %)", rows, "less", "more")
 
 
 def _slopes(group: pd.DataFrame, split: str) -> np.ndarray:

@@ -50,7 +50,7 @@ def comparison(setup: Setup) -> Iterator[Result]:
 
 def of_table(verdicts: pd.DataFrame) -> Iterator[Result]:
     """The verdict of each task on client train, with its interval, from the table of all."""
-    (verdict,) = (column for column in verdicts if column.startswith("loss under the embedding split"))
+    (verdict,) = (column for column in verdicts if column.startswith("loss under the embedding partition"))
     for row in verdicts[verdicts["data"] == _CLIENT_TRAIN].to_dict("records"):
         if row["task"] in VERDICTS:
             verdict_text = f"{row[verdict]}, {row['embedding over class, %']} %"

@@ -47,9 +47,9 @@ def assigned_as(split: str, table: Table) -> str:
     return "cluster" if split == EMBEDDING else split.removesuffix(_BASED)
 
 
-def split_label(split: str) -> str:
-    """A partition type's name in figures, such as "embedding-based split"."""
-    return "IID split" if split == RANDOM else f"{split.replace('_', '-')} split"
+def partition_label(split: str) -> str:
+    """A partition type's name in figures, such as "embedding-based partition"."""
+    return "IID partition" if split == RANDOM else f"{split.replace('_', '-')} partition"
 
 
 def groups_within(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from models.embedding.features import features_name
-from network.partition.groups import EMBEDDING, RANDOM, column_name, split_label, split_type
+from network.partition.groups import EMBEDDING, RANDOM, column_name, partition_label, split_type
 from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA, rule_of
 from utils.args import POSITIVE_INT, Parser, number, number_or_auto, share_or_number
 from utils.arguments import add_arguments_of, arguments_of, with_defaults
@@ -171,8 +171,8 @@ class SplitSettings:
 
     @property
     def title(self) -> str:
-        """The partition in titles, such as "class-based split, α = 0.1, seed 42"."""
-        label = split_label(self.type) + (f" within {self.within}" if self.within else "")
+        """The partition in titles, such as "class-based partition, α = 0.1, seed 42"."""
+        label = partition_label(self.type) + (f" within {self.within}" if self.within else "")
         others = int(self.non_participating_clients or 0)
         aside = [counted(others, "non-participating client")] * bool(others)
         return ", ".join([label, *self.assigned_by.words(self._unsaid), *aside, f"seed {self.assign.rand_seed}"])

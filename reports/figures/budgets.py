@@ -1,4 +1,4 @@
-"""Figures of budgets: learning curves by round and by batch, and accuracy against how uneven a split is."""
+"""Figures of budgets: learning curves by round and by batch, and accuracy against how uneven a partition is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CENTRAL = "central training"
 
 
 def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
-    """The metric by round and, below, by batch: a column of panels per split; `progress` is from `read_progress`.
+    """The metric by round and, below, by batch: a column of panels per partition; `progress` is from `read_progress`.
 
     There is a line per method and setting: the mean over seeds, with its 95 % interval as a band, which of a share
     stays between 0 and 1. A dashed line shows central training's value. The panels of a task share their scale.

@@ -1,4 +1,4 @@
-"""What every split costs over IID, as bars. Their ends are the 95 % t intervals over seeds."""
+"""What every partition costs over IID, as bars. Their ends are the 95 % t intervals over seeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from network.partition.groups import split_label
+from network.partition.groups import partition_label
 from reports.compare import settings_of
 from reports.labels import in_order, method_label, task_label
 from reports.learnt import NO
@@ -31,12 +31,12 @@ _INCHES = 0.47  # per unit
 
 
 def comparison(table: pd.DataFrame, path: Path) -> Path:
-    """Relative loss increase over the IID split, a panel per task (rows) and part of the data (columns).
+    """Relative loss increase over the IID partition, a panel per task (rows) and part of the data (columns).
 
-    There is a bar for each split of each setting, with a dot per seed and the interval of the mean. Settings without
-    IID runs are left out, unless none has some. Each panel has its own axis, which shows all its seeds: one may rise
-    twenty times as far as another. Intervals that reach further are cut off and end in an arrow head. Bars of models
-    that have not learnt their task under IID are pale. `table` comes from `reports.splits.splits_over_iid`.
+    There is a bar for each partition of each setting, with a dot per seed and the interval of the mean. Settings
+    without IID runs are left out, unless none has some. Each panel has its own axis, which shows all its seeds: one may
+    rise twenty times as far as another. Intervals that reach further are cut off and end in an arrow head. Bars of
+    models that have not learnt their task under IID are pale. `table` comes from `reports.splits.splits_over_iid`.
     """
     with_iid = [np.isfinite(losses).any() for losses in table["iid"]]
     table = table[with_iid] if any(with_iid) else table
@@ -57,7 +57,7 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
             axis.set_xlabel("increase, %" if row == len(tasks) - 1 else "")
         axes[row, 0].set_ylabel(fill(task_label(task), 18))
     n_seeds = max(map(len, table["iid"]))
-    figure.suptitle(f"Increase of the loss over the IID split, mean over {counted(n_seeds, 'seed')}")
+    figure.suptitle(f"Increase of the loss over the IID partition, mean over {counted(n_seeds, 'seed')}")
     figure.legend(handles=_handles(table, colours), loc="outside lower center", ncols=3, fontsize="small")
     return save(figure, path)
 
@@ -113,7 +113,7 @@ def _panel(axis: Axes, bars: Sequence[tuple[float, Mapping[str, Any]]], colours:
 
 
 def _bar(axis: Axes, place: float, row: Mapping[str, Any], colour: Any) -> Iterator[tuple[np.ndarray, Any]]:
-    """Draw the bar of one split; yields the seeds' values and their interval, if there are any."""
+    """Draw the bar of one partition; yields the seeds' values and their interval, if there are any."""
     values = finite(row["over_iid"])  # without seeds that have no IID run
     if len(values):
         mean, (low, high) = mean_change(values), change_interval(values)
@@ -137,4 +137,4 @@ def _handles(table: pd.DataFrame, colours: Mapping[str, Any]) -> list[Artist]:
 
 
 def _label(split: str) -> str:
-    return split_label(f"{split}_based")
+    return partition_label(f"{split}_based")

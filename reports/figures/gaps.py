@@ -36,7 +36,7 @@ def adaptation(
     Args:
         rows: of `network.engine.adaptation.Adaptation.run`.
         last: the columns of the federation's last round, for the participants' loss on their held-out images.
-        trivial: the constant baseline's values by split.
+        trivial: the constant baseline's values by partition.
         title: of the figure.
         measure: what the loss is called, with its unit.
         path: of the PNG.
@@ -118,7 +118,7 @@ def _points(axis: Any, at: np.ndarray, changes: Sequence[np.ndarray], colour: An
 
 
 def _colours(settings: Sequence[tuple[str, str, str]]) -> list[Any]:
-    """The usual colour of each split where it has one setting only, otherwise as many as there are settings."""
+    """The usual colour of each partition where it has one setting only, otherwise as many as there are settings."""
     known = {**COLOURS, **_GREYS}
     splits = [split for split, *_ in settings]
     if len(set(splits)) == len(splits) and set(splits) <= known.keys():

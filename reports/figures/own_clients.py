@@ -1,4 +1,4 @@
-"""Figures of how non-IID clients are by the equivalent α of groupings, and of what splits cost by it."""
+"""Figures of how non-IID clients are by the equivalent α of groupings, and of what partitions cost by it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def equivalent_alphas(measured: Sequence[Measured], path: Path) -> Path:
 
 
 def costs_by_alpha(costs: pd.DataFrame, cost: str, path: Path, measures: Mapping[str, str], measured_on: str) -> Path:
-    """What each run of a split costs against each measure of its partition: a row of panels per task, colours by split.
+    """What each run costs against each measure of its partition: a row of panels per task, colours by partition.
 
     `costs` comes from `reports.equivalent_alphas.costs`, of which `cost` is the column; `measures` are its columns and
     their labels. An infinite α is drawn at IID's line.

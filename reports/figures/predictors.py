@@ -1,4 +1,4 @@
-"""Figure of what splits cost against measures of their partitions."""
+"""Figure of what partitions cost against measures of their partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WIDE = 3.0  # a measure with larger values is drawn on a logarithmic axis
 
 
 def costs_by_measure(costs: pd.DataFrame, path: Path, measured_on: str = MEASURED_ON["train"]) -> Path:
-    """What each run of a split costs against each measure of its partition: a panel per measure, a colour per task.
+    """What each run costs against each measure of its partition: a panel per measure, a colour per task.
 
     `costs` comes from `reports.predictors.split_costs`; measures that no run has are left out. The scale of costs is
     logarithmic beyond 100 %. The title says which images they are `measured_on`.
@@ -52,7 +52,7 @@ def costs_by_measure(costs: pd.DataFrame, path: Path, measured_on: str = MEASURE
         for split, marker in markers.items()
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize="small")
-    figure.suptitle(f"What a split costs on {measured_on} data, against measures of its partition before training")
+    figure.suptitle(f"What a partition costs on {measured_on} data, against measures of its partition before training")
     return save(figure, path)
 
 

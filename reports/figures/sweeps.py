@@ -1,4 +1,4 @@
-"""Figures of whole sweeps: loss by round, how sensitive it is to an argument, and what splits cost.
+"""Figures of whole sweeps: loss by round, how sensitive it is to an argument, and what partitions cost.
 
 Error bars and bands always show the 95 % interval of the mean over seeds, by Student's t.
 """
@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from network.partition.groups import EMBEDDING, split_label
+from network.partition.groups import EMBEDDING, partition_label
 from reports.curves import Assigned
 from reports.figures.partitions import stack
 from reports.labels import in_order, method_label, task_label
@@ -32,8 +32,8 @@ from utils.runs import MEASURED_ON
 # By split: label, colour, line style and marker.
 _LOOKS = {
     "iid": ("IID", "#555555", "--", "s"),
-    "class_based": ("class-based split", COLOURS["class"], "-", "o"),
-    "embedding_based": ("embedding-based split", COLOURS["embedding"], "-", "^"),
+    "class_based": ("class-based partition", COLOURS["class"], "-", "o"),
+    "embedding_based": ("embedding-based partition", COLOURS["embedding"], "-", "^"),
 }
 _TRIVIAL = ("constant baseline", "#555555", ":")
 _BAR = Line2D([], [], color="black", ls="", marker="|", ms=10, label=INTERVAL)
@@ -48,8 +48,8 @@ _MOST_IN_LEGEND = 24
 def rounds(table: pd.DataFrame, images: str, method: str, path: Path) -> Path:
     """Loss by round, a panel per task (rows) and alpha (columns); `table` comes from `read_rounds`.
 
-    Lines are means over seeds. The IID split and the constant baseline do not depend on alpha: their lines are the same
-    in all panels of a task.
+    Lines are means over seeds. The IID partition and the constant baseline do not depend on alpha: their lines are the
+    same in all panels of a task.
     """
     table = table[table["method"] == method]
     tasks = in_order(table["task"])
@@ -112,8 +112,8 @@ def sensitivity(table: pd.DataFrame, images: str, argument: str, path: Path) -> 
     """Loss after the last round by the values of an argument, a panel per task and method with alpha.
 
     Points are means over seeds; `table` comes from `read_last`. Positive numbers are drawn on a logarithmic axis; if
-    some value is not a positive number, all are categories. The IID split does not depend on alpha: there, its loss is
-    constant.
+    some value is not a positive number, all are categories. The IID partition does not depend on alpha: there, its loss
+    is constant.
     """
     assigned, iid = table[table["type"] != "iid"], table[table["type"] == "iid"]
     if argument == "alpha" and not assigned.empty:
@@ -133,7 +133,7 @@ def privacy(table: pd.DataFrame, images: str, path: Path) -> Path:
     """Loss after the last round against epsilon, a panel per task and method with alpha.
 
     Points are means over seeds; `table` comes from `reports.curves.read_private`. Runs without noise, whose epsilon is
-    infinite, stand at the right edge. The IID split's loss is the same in all rows of a method.
+    infinite, stand at the right edge. The IID partition's loss is the same in all rows of a method.
     """
     finite = table.loc[np.isfinite(table["epsilon"]), "epsilon"]
     if finite.empty:
@@ -242,11 +242,11 @@ def _is_number(value: Any) -> bool:
 
 
 def distributions(assigned: Assigned, task: str, path: Path) -> Path:
-    """The groups that clients have, a panel per split (rows) and alpha (columns), as stacked bars.
+    """The groups that clients have, a panel per partition (rows) and alpha (columns), as stacked bars.
 
-    Splits without an alpha stand in the last column. The target share in titles is the share of the target's variance
-    that lies between clients. `assigned` comes from `read_assigned`; each row has a legend of its colours if they
-    are few.
+    Partitions without an alpha stand in the last column. The target share in titles is the share of the target's
+    variance that lies between clients. `assigned` comes from `read_assigned`; each row has a legend of its colours if
+    they are few.
     """
     splits = [*(split for split in _LOOKS if split in assigned), *sorted(assigned.keys() - _LOOKS.keys())]
     alphas = sorted({alpha for of_split in assigned.values() for alpha in of_split}, key=lambda a: (a is None, a))
@@ -259,7 +259,7 @@ def distributions(assigned: Assigned, task: str, path: Path) -> Path:
                 prefix = "" if alpha is None else f"α = {alpha:g}, "
                 axis.set_title(f"{prefix}target share {share:.2f}", fontsize="medium")
             axis.set(xticks=[], xlabel=f"{len(counts)} clients" if row == len(splits) - 1 else "")
-        axes[row, 0].set_ylabel(f"{split_label(split)}\nimages")
+        axes[row, 0].set_ylabel(f"{partition_label(split)}\nimages")
         if (n_groups := counts.shape[1]) <= _MOST_IN_LEGEND:
             handles = [Patch(color=colour, label=str(group)) for group, colour in enumerate(palette(n_groups))]
             axes[row, -1].legend(
@@ -303,7 +303,7 @@ def _grid(
 
 
 def _legend(table: pd.DataFrame, band: bool = False) -> list[Artist]:
-    """The legend's entries: a table's splits, the constant baseline and, with several seeds, the interval."""
+    """The legend's entries: a table's partitions, the constant baseline and, with several seeds, the interval."""
     splits = [_LOOKS[split] for split in _LOOKS if split in set(table["type"])]
     handles: list[Artist] = [
         Line2D([], [], color=colour, ls=style, marker=marker, ms=4, label=label)

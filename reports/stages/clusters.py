@@ -127,7 +127,9 @@ def report_explained(data: TaskData, explained: dict[str, float], folder: Path, 
     )
     if clusters < ENOUGH * ceiling:
         advice = " Train the central model longer, or cluster --features target." * advise
-        line = "The clusters explain less than half of what is possible, so a split by them hardly follows the task."
+        line = (
+            "The clusters explain less than half of what is possible, so a partition by them hardly follows the task."
+        )
         print(wrapped(line + advice))
     charts.shares(
         explained, f"{data.task.label}: the target's variance that groups explain", folder / "target_explained.png"

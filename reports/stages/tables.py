@@ -1,4 +1,4 @@
-"""Tables and figures of runs: what has been learnt, what splits cost, and what else runs tell."""
+"""Tables and figures of runs: what has been learnt, what partitions cost, and what else runs tell."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def report_learnt(central: pd.DataFrame, runs: pd.DataFrame, folder: Path) -> No
 
 
 def report_runs(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], folder: Path) -> None:
-    """Write and print what runs show of splits, predictors of cost, privacy, methods and non-participating clients.
+    """Write and print what runs show of partitions, predictors of cost, privacy, methods and non-participating clients.
 
     `baselines` are names and values of arguments, whose runs others are held against. `runs` comes from
     `reports.tables.read_runs`.
@@ -45,7 +45,7 @@ def report_runs(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], folder
     tables = {
         "predictors": ("which measure of a partition predicts its cost", predictors(split_costs(runs))),
         "equal_skew": (
-            "cost on client train where both splits separate an equal share of the target",
+            "cost on client train where both partitions separate an equal share of the target",
             equal_skew(runs),
         ),
         "privacy": ("what noise costs", noise_costs(runs)),
@@ -58,7 +58,7 @@ def report_runs(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], folder
 
 
 def report_splits(runs: pd.DataFrame, folder: Path) -> None:
-    """Write what splits cost, in full, in short and in words; draw it, and print it in short."""
+    """Write what partitions cost, in full, in short and in words; draw it, and print it in short."""
     splits, compared = splits_over_iid(runs), side_by_side(runs)
     if splits.empty:
         return
@@ -70,7 +70,7 @@ def report_splits(runs: pd.DataFrame, folder: Path) -> None:
     judged = _report_comparison(compared, folder)
     others = text if compared.empty else text[~text["split"].isin(COMPARED)]
     if not others.empty:
-        print(f"{titled('what splits cost over IID', others, before_seeds(others), f'{folder}/splits.md')}\n")
+        print(f"{titled('what partitions cost over IID', others, before_seeds(others), f'{folder}/splits.md')}\n")
     print(f"figure in {draw(splits, folder / 'comparison.png')}\n")
     for heading, lines in headlines(judged, text).items():
         print(f"{heading}:", *map(wrapped, lines), "", sep="\n")

@@ -196,7 +196,7 @@ def test_what_the_host_must_know_waits(wait: Callable[[torch.Tensor], object]) -
 
 
 def test_verdicts_are_read_from_the_table_of_all() -> None:
-    columns = ["task", "data", "embedding over class, %", "loss under the embedding split (margin ±2 %)"]
+    columns = ["task", "data", "embedding over class, %", "loss under the embedding partition (margin ±2 %)"]
     rows = [
         ["depth_euclidean", "global test", "+1.9 [-0.5, +4.4]", "inconclusive"],
         ["depth_euclidean", "client train", "+17.9 [+7.4, +29.5]", "higher"],

@@ -31,7 +31,7 @@ def test_version_names_all_that_the_arguments_choose() -> None:
         "encoder tiny": 1,
         "decoder taskonomy": 1,
     }
-    # An IID split has its own rule, and networks of timm have no entry.
+    # An IID partition has its own rule, and networks of timm have no entry.
     other = code_version("test_fed.py", GIVEN | {"type": "iid", "encoder": "timm:resnet18", "method": "fedavg"})
     assert set(other) == {"engine", "method FedAvg", "task normal", "partition iid", "decoder taskonomy"}
     # Batch norm has a version where a model is changed for it.

@@ -201,14 +201,14 @@ def test_curves_have_a_panel_a_split_and_a_line_a_method(write: Write, tmp_path:
     [figure] = drawn
     above, below = np.array(figure.axes).reshape(2, -1)
     assert [axis.get_title().replace("\n", ", ") for axis in above] == [
-        "IID split",
-        "class-based split, α = 0.1",
-        "class-based split, α = 10",
-        "embedding-based split, α = 0.1",
-        "embedding-based split, α = 10",
-        "user-id-based split",
+        "IID partition",
+        "class-based partition, α = 0.1",
+        "class-based partition, α = 10",
+        "embedding-based partition, α = 0.1",
+        "embedding-based partition, α = 10",
+        "user-id-based partition",
     ]
-    ends = {"IID split": 0.3, "user-id-based split": 0.4}
+    ends = {"IID partition": 0.3, "user-id-based partition": 0.4}
     for axis in (*above, *below):
         assert [line.get_label() for line in axis.lines][1:] == ["FedAvg", "FedProx"]
     for axis in above:

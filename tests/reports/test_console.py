@@ -126,7 +126,7 @@ def test_all_that_make_tables_prints(
     assert fits(text)
     assert {"fedrep, personal model, client test", "scaffold, global model, global test"} < {*text.splitlines()}
     assert text.count("principal_curvature, scaffold, α = 100: ") == 2  # on held-out images, and on clients' own
-    assert "which split costs more remains open (3 seeds, adjusted p" in text and "lies within ±2 %" in " ".join(
+    assert "which partition costs more remains open (3 seeds, adjusted p" in text and "lies within ±2 %" in " ".join(
         text.split()
     )
     assert "2 versions of the code (engine), but one within each task and method: " in text

@@ -30,7 +30,7 @@ def make_runs(slopes: dict[str, float], n_seeds: int = 5) -> pd.DataFrame:
 
 
 def drawn_runs(cost: Callable[[float], float], times: float, n_tasks: int, alphas: Sequence[float]) -> pd.DataFrame:
-    """Five seeds of many tasks, whose embedding split costs `times` the class split's at an equal share, with noise."""
+    """Five seeds of many tasks; the embedding partition costs `times` the class one's at an equal share, with noise."""
     rng = np.random.default_rng(0)
     rows = []
     for task, seed in product(range(n_tasks), range(5)):
@@ -51,7 +51,7 @@ def counted(words: pd.Series) -> dict[str, int]:
 
 @pytest.mark.parametrize(("slope", "over", "word"), [(1.0, "+0.0", "no difference"), (2.0, "+13.8", "higher")])
 def test_costs_at_the_largest_share_that_both_reach(slope: float, over: str, word: str) -> None:
-    # At 0.16 the class split costs 16 %, and the embedding split, between 0.08 and 0.2, slope times as much:
+    # At 0.16 the class partition costs 16 %, and the embedding partition, between 0.08 and 0.2, slope times as much:
     # 1.32 / 1.16 - 1 = 13.8 %. At equal alpha it would be 32 or 64 %. The gap is 0.12 of 0.32.
     (row,) = equal_skew(make_runs({"class_based": 1.0, "embedding_based": slope})).to_dict("records")
     assert row["seeds"] == 5 and row["target share"] == "0.16 ± 0.00" and row["gap between runs"] == "38%"
@@ -64,7 +64,7 @@ def test_costs_at_the_largest_share_that_both_reach(slope: float, over: str, wor
 def test_no_verdict_where_the_share_lies_in_a_wide_gap() -> None:
     runs = make_runs({"class_based": 1.0, "embedding_based": 2.0})
     (row,) = equal_skew(runs[(runs["alpha"] == 0.1)]).to_dict("records")
-    # The embedding split's only run is at 0.32, half of which is 0.16: the gap is all of its range.
+    # The embedding partition's only run is at 0.32, half of which is 0.16: the gap is all of its range.
     assert (row["gap between runs"], row["at equal skew"], row["unadjusted"]) == ("100%", "withheld", "withheld")
     assert row["p, adjusted"] == "–" and row["embedding over class, %"].startswith("+13.8")
 
@@ -117,7 +117,7 @@ def test_seeds_without_both_splits_or_iid_are_left_out() -> None:
     nothing = runs.assign(target_variance_share=np.where(runs["type"] == "embedding_based", 0.2, -0.01))
     assert equal_skew(nothing).empty
     chance = runs.assign(target_variance_share=runs["target_variance_share"].where(runs["type"] != "iid", 0.17))
-    assert equal_skew(chance).empty  # the class splits separate less than that
+    assert equal_skew(chance).empty  # the class partitions separate less than that
     assert equal_skew(runs.assign(target_variance_share=np.nan)).empty
 
 

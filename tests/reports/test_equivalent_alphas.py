@@ -26,7 +26,7 @@ def finish_split(
     data: str = "one",
     **more: object,
 ) -> None:
-    """A finished run of a split of these clients, on this version of the data and with `more` arguments."""
+    """A finished run of a partition of these clients, on this version of the data and with `more` arguments."""
     args = {"task": "class_scene", "method": "fedavg", "type": kind, "partition": "equal_size", "alpha": 0.5,
             "rand_seed": seed, "data_path": str(table.data_path),
             "assignment_files_path": f"clusters{seed}", **more}  # fmt: skip
@@ -75,7 +75,7 @@ def test_runs_are_paired_with_the_iid_run_of_their_settings_and_data(
     at = np.arange(len(table))
     monkeypatch.setattr(equivalent_alphas, "read_assignments", lambda *_: at // 2 % 2)
     for kind, client_of, factor in (("class_based", table.labels, 1.5), ("iid", at % 2, 1.0)):
-        # The arguments of the split differ, as the rule's do; a run without one that others have is a setting, too.
+        # The arguments of the partition differ, as the rule's do; a run without one that others have is a setting, too.
         own = {"partition": "iid", "alpha": 9} if kind == "iid" else {"clients_per_group": "1,1"}
         finish_split(tmp_path, table, kind, 1.0 * factor, client_of, init_lr=0.1, **own)
         finish_split(tmp_path, table, kind, 3.0 * factor, client_of, init_lr=0.01, **own)
@@ -87,5 +87,5 @@ def test_runs_are_paired_with_the_iid_run_of_their_settings_and_data(
 
 def test_without_an_iid_run_nothing_can_be_compared(table: Table, tmp_path: Path) -> None:
     finish_split(tmp_path, table, "class_based", 1.5, table.labels)
-    with pytest.raises(UserError, match="no finished run of a split with an IID run of its seed"):
+    with pytest.raises(UserError, match="no finished run of a partition with an IID run of its seed"):
         costs(Results(tmp_path))

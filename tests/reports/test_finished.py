@@ -88,7 +88,7 @@ def test_rows_may_have_versions_of_their_own_and_that_is_said(tmp_path: Path, wr
 
 
 def test_parts_of_the_code_that_one_run_alone_works_with_do_not_count(tmp_path: Path, write: Write) -> None:
-    for rule, version in (("iid", 3), ("paper", 4), ("paper", 4)):  # an IID split has a rule of its own
+    for rule, version in (("iid", 3), ("paper", 4), ("paper", 4)):  # an IID partition has a rule of its own
         write({"engine": 1, f"partition {rule}": version})
     assert check_versions(Results(tmp_path), False) == []
     write({"engine": 1, "partition paper": 5})

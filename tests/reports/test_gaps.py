@@ -112,7 +112,7 @@ def test_verdict_compares_the_splits_seed_by_seed(tmp_path: Path, write: Write) 
     assert before[verdict] == "higher (3 seeds only)"
     [sentence] = g.gap_sentences(said)
     assert sentence.startswith(
-        "normal, fedavg, α = 0.1: the embedding-based split opens a larger participation gap than"
+        "normal, fedavg, α = 0.1: the embedding-based partition opens a larger participation gap than"
     )
     assert "3 seeds" in sentence
 
@@ -155,7 +155,7 @@ def test_gaps_of_personal_models_are_called_so(tmp_path: Path, write: Write, cap
 def test_rates_that_tell_methods_apart_are_columns_and_not_in_sentences(tmp_path: Path, write: Write) -> None:
     write_all(write, init_lr=0.1, partition="equal_size")
     write_all(write, init_lr=0.01, partition="equal_size", method="fedrep")
-    write("class_based", 0, (1.0, 1.5, 1.6), init_lr=0.1, partition="split_groups")  # of splits, not of methods
+    write("class_based", 0, (1.0, 1.5, 1.6), init_lr=0.1, partition="split_groups")  # of partitions, not of methods
     table = g.gaps(read_runs(Results(tmp_path)))
     text = g.gap_table(table)
     assert {*zip(text["method"], text["init_lr"], strict=True)} == {("fedavg", "0.1"), ("fedrep", "0.01")}

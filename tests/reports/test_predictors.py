@@ -1,4 +1,4 @@
-"""Which measure tells what a split costs: against SciPy's rank correlation, and measures that are made to."""
+"""Which measure tells what a partition costs: against SciPy's rank correlation, and measures that are made to."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_cells_are_what_deals_the_data() -> None:
     runs = [run(kind, 2.0, 0.1, seed, alpha=alpha, method=method) for kind, alpha, method, seed in kinds]
     iid = [run("iid", 1.0, 0.0, seed, method=method) for method, seed in product(("fedavg", "fedprox"), (0, 1))]
     found = split_costs(pd.DataFrame(runs + iid))
-    # Both methods' runs of a split are of the same partitions.
+    # Both methods' runs of a partition are of the same partitions.
     assert len(found) == 16 and found["cell"].value_counts().tolist() == [4, 4, 4, 4]
 
 

@@ -39,7 +39,7 @@ def write(folder: Path, kind: str, noise: float | None, loss: float, seed: int =
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """Two seeds of three noises; the embedding-based split's losses are a quarter, and with noise a half, above IID."""
+    """Two seeds of three noises; losses by embedding are a quarter, and with noise a half, above IID."""
     for seed, times in enumerate((1.0, 1.1)):
         for noise, loss in IID.items():
             write(tmp_path, "iid", noise, times * loss, seed)
@@ -57,7 +57,7 @@ def test_noise_costs_are_over_the_same_seeds_without_noise_and_over_iid_with_it(
     assert own.loc[("embedding", "1"), "over no noise, %"] == "+140.0 [+140.0, +140.0]"
     assert own.loc[("embedding", "0.1"), "over no noise, %"] == "+44.0 [+44.0, +44.0]"
     assert own.loc[("IID", "1"), "over no noise, %"] == "+100.0 [+100.0, +100.0]"
-    for noise in ("0.1", "1"):  # over the IID split with the same noise, and with no other
+    for noise in ("0.1", "1"):  # over the IID partition with the same noise, and with no other
         assert own.loc[("embedding", noise), "over IID, %"] == "+50.0 [+50.0, +50.0]"
     assert own.loc[("embedding", "0"), "over IID, %"] == "+25.0 [+25.0, +25.0]"
     assert own.loc[("embedding", "0"), "loss"] == "1.3125 ± 0.0884"  # of 1.25 and 1.375
@@ -90,7 +90,7 @@ def test_the_figure_has_losses_by_epsilon_and_those_without_noise_at_infinity(
     sweeps.privacy(read_private(Results(runs), "train"), "train", tmp_path / "figure.png")
     [axis] = drawn[0].axes
     lines = {each.get_label(): each for each in axis.containers}
-    x, y = lines["embedding-based split"][0].get_data()
+    x, y = lines["embedding-based partition"][0].get_data()
     assert np.allclose(y, [1.05 * 3.0, 1.05 * 1.8, 1.05 * 1.25])
     assert x[0] == pytest.approx(20, rel=0.05) and x[1] == pytest.approx(500, rel=0.05) and x[2] > x[1]
     assert axis.get_xscale() == "log" and words(axis.get_xticklabels())[-1] == "∞"

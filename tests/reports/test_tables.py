@@ -1,4 +1,4 @@
-"""The comparison of splits, from made-up run directories with known losses."""
+"""The comparison of partitions, from made-up run directories with known losses."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_folders_without_a_common_place_stay_as_they_were_given(tmp_path: Path, 
 
 
 def test_runs_are_paired_by_seed(tmp_path: Path, write_run: Write) -> None:
-    # Written out of order; seed 5 has no class split and seed 6 no embedding split.
+    # Written out of order; seed 5 has no class partition and seed 6 no embedding partition.
     for kind, losses in {
         "iid": {3: 1.0, 1: 2.0, 5: 9.0},
         "class_based": {1: 2.2, 3: 1.5, 6: 9.0},
@@ -349,7 +349,7 @@ def test_iid_run_serves_splits_by_other_rules(tmp_path: Path, write_run: Write) 
     assert not {"partition", "n_clusters", "shards_per_client"} & set(row.index)
 
 
-# Every kind of split
+# Every kind of partition
 
 
 def test_every_kind_of_split_over_iid(tmp_path: Path, write_run: Write) -> None:
@@ -397,7 +397,7 @@ def test_tables_need_no_class_split(
     arguments = ["--result_path", str(tmp_path), "--assignment_files_path", str(tmp_path / "none")]
     monkeypatch.setattr(sys, "argv", ["make_tables.py", *arguments])
     make_tables.main()
-    assert "what splits cost over IID" in capsys.readouterr().out
+    assert "what partitions cost over IID" in capsys.readouterr().out
     written = pd.read_csv(tmp_path / "tables" / "splits.csv")
     assert written["split"].tolist() == ["site", "site"] and not (tmp_path / "tables" / "comparison.csv").exists()
 

@@ -8,7 +8,7 @@ import pandas as pd
 from reports.statistics import increase
 from reports.verdicts import alpha_slopes, headlines, verdicts
 
-VERDICT = "loss under the embedding split (margin ±2 %)"
+VERDICT = "loss under the embedding partition (margin ±2 %)"
 
 
 def row(alpha: float, of_class: list[float], embedding: list[float], split: str = "train", **more: object) -> dict:
@@ -31,7 +31,7 @@ def sentences(said: pd.DataFrame) -> list[str]:
 
 def test_paired_by_seed() -> None:
     of_class = [1.0, 2.0, 3.0, 4.0, 5.0]
-    # Seeds differ much more than the splits do; seed by seed the embedding split's loss is 8 to 12 % higher.
+    # Seeds differ much more than the partitions do; seed by seed the embedding partition's loss is 8 to 12 % higher.
     embedding = [loss * factor for loss, factor in zip(of_class, (1.08, 1.09, 1.10, 1.11, 1.12), strict=True)]
     table = pd.DataFrame([row(0.1, of_class, embedding), row(10, of_class, of_class[::-1])])
     higher, neither = verdicts(table).to_dict("records")
@@ -67,7 +67,7 @@ def test_the_verdict_is_that_of_all_rows_and_the_interval_alone_stands_beside_it
     assert (first[VERDICT], first["unadjusted"]) == ("inconclusive", "higher")
     assert float(first["p, adjusted"]) > 0.05
     [sentence] = sentences(pd.DataFrame([first]))
-    assert f"which split costs more remains open (5 seeds, adjusted p {first['p, adjusted']})" in sentence
+    assert f"which partition costs more remains open (5 seeds, adjusted p {first['p, adjusted']})" in sentence
 
 
 def test_negative_losses_do_not_reverse_a_verdict() -> None:
@@ -82,7 +82,7 @@ def test_sentences_are_of_the_clients_own_data() -> None:
         [row(0.1, [1.0] * 3, [1.1, 1.2, 1.3]), row(0.1, [1.0] * 3, [1.0] * 3, "test"), row(10, [1.0], [1.5])]
     )
     first, second = sentences(verdicts(table))
-    open_question = "normal, fedavg, α = 0.1: which split costs more remains open (3 seeds, adjusted p 0.065)"
+    open_question = "normal, fedavg, α = 0.1: which partition costs more remains open (3 seeds, adjusted p 0.065)"
     # Logarithms 0.09531, 0.18232 and 0.26236: mean 0.18000, standard error 0.04824, times 4.303.
     metric = "within_30 0.5 (IID), 0.438 (class), 0.25 (embedding)"
     assert first == f"{open_question}, +19.7 [-2.7, +47.3] %; {metric}"
@@ -142,16 +142,16 @@ def test_splits_by_natural_groups_are_put_into_words_beside_iid() -> None:
         ]
     )
     splits = splits[[*names, *(name for name in splits if name not in names)]]
-    phrase = "the split costs more than a random one (5 seeds, adjusted p 0.010)"
-    change = "+20.0 [+10.0, +30.0] %; accuracy 0.5 (IID), 0.375 (split)"
+    phrase = "the partition costs more than a random one (5 seeds, adjusted p 0.010)"
+    change = "+20.0 [+10.0, +30.0] %; accuracy 0.5 (IID), 0.375 (partition)"
     alone = headlines(pd.DataFrame(), splits)["On test images"]
     assert alone == [
-        f"normal, fedavg, split by domain: {phrase}, {change}",
-        f"normal, fedavg, split by class, α = 0.1: {phrase}, {change}",
+        f"normal, fedavg, partition by domain: {phrase}, {change}",
+        f"normal, fedavg, partition by class, α = 0.1: {phrase}, {change}",
     ]
     found = headlines(verdicts(pd.DataFrame([row(0.1, [1.0] * 3, [1.1, 1.2, 1.3], "test")])), splits)
     assert len(found["On test images"]) == 2 and found["On test images"][1] == alone[0]
-    assert found["On client train"] == [f"normal, fedavg, split by domain: {phrase}, learnt by heart, {change}"]
+    assert found["On client train"] == [f"normal, fedavg, partition by domain: {phrase}, learnt by heart, {change}"]
 
 
 def test_sentences_say_what_the_interval_says() -> None:
@@ -159,11 +159,11 @@ def test_sentences_say_what_the_interval_says() -> None:
     for embedding, phrase in (
         (
             [1.1, 1.12, 1.1, 1.12, 1.1],
-            "the embedding-based split costs more than the class-based one (5 seeds, adjusted p < 0.001), +10.8",
+            "the embedding-based partition costs more than the class-based one (5 seeds, adjusted p < 0.001), +10.8",
         ),
         (
             [0.9, 0.88, 0.9, 0.88, 0.9],
-            "the embedding-based split costs less than the class-based one (5 seeds, adjusted p < 0.001), -10.8",
+            "the embedding-based partition costs less than the class-based one (5 seeds, adjusted p < 0.001), -10.8",
         ),
         ([1.0, 1.01, 0.99, 1.0, 1.0], "the splits' costs differ by less than 2 % (5 seeds, adjusted p 0.995), -0.0"),
     ):
@@ -199,7 +199,9 @@ def test_arguments_that_do_not_tell_rows_apart_are_not_named() -> None:
 
 def test_slope_of_a_power_of_alpha_is_its_exponent() -> None:
     alphas, level = (0.01, 0.1, 10.0), np.array([1.0, 2.0, 3.0])
-    exponents = np.array([0.01, 0.02, 0.03])  # of each seed, under the embedding split; none under the class split
+    exponents = np.array(
+        [0.01, 0.02, 0.03]
+    )  # of each seed, under the embedding partition; none under the class partition
     rows = [row(alpha, list(level), list(level * alpha**-exponents)) for alpha in alphas]
     [found] = alpha_slopes(pd.DataFrame(rows)).to_dict("records")
     # 100 ln(10^-k) = -230.26 k: -2.30, -4.61, -6.91; mean -4.61, standard error 1.329, t(0.975; 2) = 4.303: from -10.33

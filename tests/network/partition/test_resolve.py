@@ -59,7 +59,7 @@ def test_a_saved_partition_takes_the_place_of_the_arguments(data: TaskData, assi
     again, taken = resolve_partition(other, data)
     assert (again.client_of == made.client_of).all() and (again.groups == made.groups).all()
     assert taken.record() == settings.record()
-    assert (taken.assign.rand_seed, taken.title) == (9, "embedding-based split, equal_size, α = 3, seed 9")
+    assert (taken.assign.rand_seed, taken.title) == (9, "embedding-based partition, equal_size, α = 3, seed 9")
     assert again.origin == {**made.origin, "partition_file": str(tmp_path / "run")}
     own = "--type embedding_based, --partition equal_size, --alpha 3.0, --n_clients 5"
     assert taken.instead_of(other) == [

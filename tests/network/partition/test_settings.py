@@ -18,24 +18,24 @@ def split(kind: str, partition: str, **changes: object) -> SplitSettings:
 @pytest.mark.parametrize(
     ("kind", "partition", "changes", "title", "name"),
     [
-        ("class_based", "paper", {}, "class-based split, α = 0.1, seed 42", "alpha0.1_seed42"),
-        ("class_based", "equal_size", {"alpha": 2}, "class-based split, equal_size, α = 2, seed 42",
+        ("class_based", "paper", {}, "class-based partition, α = 0.1, seed 42", "alpha0.1_seed42"),
+        ("class_based", "equal_size", {"alpha": 2}, "class-based partition, equal_size, α = 2, seed 42",
          "equal_size_alpha2_seed42"),
-        ("domain_based", "natural", {}, "domain-based split, natural, seed 42", "natural_seed42"),
-        ("class_based", "shards", {}, "class-based split, shards, seed 42", "shards_seed42"),
+        ("domain_based", "natural", {}, "domain-based partition, natural, seed 42", "natural_seed42"),
+        ("class_based", "shards", {}, "class-based partition, shards, seed 42", "shards_seed42"),
         ("class_based", "shards", {"shards_per_client": 3},
-         "class-based split, shards, shards_per_client = 3, seed 42", "shards_shards_per_client3_seed42"),
+         "class-based partition, shards, shards_per_client = 3, seed 42", "shards_shards_per_client3_seed42"),
         ("class_based", "split_groups", {"clients_per_group": [1, 3]},
-         "class-based split, split_groups, clients_per_group = 1-3, seed 42",
+         "class-based partition, split_groups, clients_per_group = 1-3, seed 42",
          "split_groups_clients_per_group1-3_seed42"),
         ("class_based", "dirichlet_per_class", {"balanced": False},
-         "class-based split, dirichlet_per_class, α = 0.1, balanced = False, seed 42",
+         "class-based partition, dirichlet_per_class, α = 0.1, balanced = False, seed 42",
          "dirichlet_per_class_alpha0.1_balancedFalse_seed42"),
         ("class_based", "dirichlet_per_class", {"balanced": True},  # as before there was the argument
-         "class-based split, dirichlet_per_class, α = 0.1, seed 42", "dirichlet_per_class_alpha0.1_seed42"),
-        ("iid", "paper", {}, "IID split, seed 42", "seed42"),
-        ("iid", "shards", {"shards_per_client": 3}, "IID split, seed 42", "seed42"),  # assigned by the rule iid
-        ("class_based", "iid", {"alpha": 5}, "class-based split, iid, seed 42", "iid_seed42"),
+         "class-based partition, dirichlet_per_class, α = 0.1, seed 42", "dirichlet_per_class_alpha0.1_seed42"),
+        ("iid", "paper", {}, "IID partition, seed 42", "seed42"),
+        ("iid", "shards", {"shards_per_client": 3}, "IID partition, seed 42", "seed42"),  # assigned by the rule iid
+        ("class_based", "iid", {"alpha": 5}, "class-based partition, iid, seed 42", "iid_seed42"),
     ],
 )  # fmt: skip
 def test_alpha_is_in_names_of_rules_that_use_it_alone(

@@ -1,4 +1,4 @@
-"""The figure of what splits cost: from made-up losses whose increases and intervals are known."""
+"""The figure of what partitions cost: from made-up losses whose increases and intervals are known."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def row(split: str, loss: Sequence[float], iid: Sequence[float], **more: Any) ->
 
 
 def both(losses: Mapping[tuple[str, float, str], tuple[list[float], list[float], list[float]]]) -> pd.DataFrame:
-    """Rows of class-based and embedding-based splits: (task, alpha, images) -> class, embedding, IID."""
+    """Rows of class-based and embedding-based partitions: (task, alpha, images) -> class, embedding, IID."""
     return pd.DataFrame(
         row(split, loss, of[2], task=task, alpha=alpha, images=images)
         for (task, alpha, images), of in losses.items()
@@ -109,7 +109,7 @@ def test_bars_and_their_ends_are_the_numbers_of_the_table(drawn: list[Figure]) -
     assert panels[0, 0].yaxis.get_inverted()  # the first setting above
     assert [axis.get_title().replace("\n", " ") for axis in panels[0]] == [MEASURED_ON["train"], MEASURED_ON["test"]]
     assert [axis.get_ylabel() for axis in panels[:, 0]] == ["Surface normals", "Reshading"]
-    named = {f"{kind}-based split": colour for kind, colour in COLOURS.items()}
+    named = {f"{kind}-based partition": colour for kind, colour in COLOURS.items()}
     assert list(legend_of(drawn[0]).items())[:2] == list(named.items())
     assert drawn[0].get_suptitle().endswith("mean over 3 seeds")
 
@@ -122,7 +122,7 @@ def test_natural_groups_have_bars_and_a_name_without_alpha(drawn: list[Figure]) 
     assert words(axis.get_yticklabels()) == ["FedAvg, α = 0.1", "FedAvg"]
     assert [round(bar.patches[0].get_width(), 1) for bar in bars(axis)] == [52.5, 12.5, 22.5]
     shown = legend_of(drawn[0])
-    assert list(shown)[:3] == ["class-based split", "domain-based split", "hospital-id-based split"]
+    assert list(shown)[:3] == ["class-based partition", "domain-based partition", "hospital-id-based partition"]
     assert len({shown[name] for name in list(shown)[:3]}) == 3
     assert [to_hex(bar.patches[0].get_facecolor()) for bar in bars(axis)] == [shown[name] for name in list(shown)[:3]]
 

@@ -32,7 +32,7 @@ def test_distribution(tmp_path: Path, shape: tuple[int, int], skewed: bool) -> N
 def test_title_and_legend_of_bars_do_not_overlap(shape: tuple[int, int]) -> None:
     figure = partitions._bars(
         np.ones(shape, int),
-        "Principal curvature, embedding-based split, α = 0.1, seed 0",
+        "Principal curvature, embedding-based partition, α = 0.1, seed 0",
         "class",
         ["television_room"] * 20,
     )
@@ -145,7 +145,9 @@ def test_clients_that_never_train_stand_last_behind_a_line(drawn: list[Figure], 
 
 
 def test_a_wide_title_lies_within_its_figure(tmp_path: Path) -> None:
-    words = "normal, class-based split within building, dirichlet_hsu, α = 0.1, 2 non-participating clients, and more"
+    words = (
+        "normal, class-based partition within building, dirichlet_hsu, α = 0.1, 2 non-participating clients, and more"
+    )
     figure = partitions._bars(np.ones((3, 2)), words, "class", ())
     save(figure, tmp_path / "a.png")
     box, width = figure._suptitle.get_window_extent(), figure.bbox.width  # type: ignore[attr-defined]

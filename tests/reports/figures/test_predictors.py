@@ -1,4 +1,4 @@
-"""Tests for the figure of what splits cost against their measures."""
+"""Tests for the figure of what partitions cost against their measures."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def test_costs_stand_over_their_measures(drawn: list[Figure]) -> None:
     colours = [to_hex(line.get_color()) for line in first.lines if len(line.get_xydata()) == 1]
     legend = legend_of(drawn[0])
     assert [legend[task] for task in ("Surface normals", "Surface normals", "rooms: Reshading")] == colours
-    assert list(legend)[2:] == ["class-based split", "embedding-based split"]
+    assert list(legend)[2:] == ["class-based partition", "embedding-based partition"]
     assert first.get_ylabel() == "increase over IID, %"

@@ -120,7 +120,7 @@ def test_distributions_of_any_split(tmp_path: Path, write: Write, drawn: list[Fi
     write("user_id_based", 2.0, partition="natural")
     sweeps.distributions(read_assigned(Results(tmp_path))["normal"], "normal", Path())
     panels = np.array(drawn[0].axes).reshape(3, 3)
-    labels = ["class-based split", "target-based split", "user-id-based split"]
+    labels = ["class-based partition", "target-based partition", "user-id-based partition"]
     assert [axis.get_ylabel() for axis in panels[:, 0]] == [f"{label}\nimages" for label in labels]
     titles = ["α = 0.1, target share 0.75", "α = 1, target share 0.75", "target share 0.75"]
     assert [[axis.get_title() for axis in row] for row in panels] == [
@@ -187,9 +187,9 @@ def test_error_bars_are_the_t_interval_over_seeds(tmp_path: Path, write: Write, 
         write("class_based", loss + 0.2, rand_seed=seed)
     low, high = stats.t.interval(0.95, len(losses) - 1, np.mean(losses), stats.sem(losses))
     sweeps.sensitivity(read_last(Results(tmp_path), "train", "init_lr"), "train", "init_lr", tmp_path / "figure.png")
-    [bars] = [each[2][0] for each in drawn[0].axes[0].containers if each.get_label() == "class-based split"]
+    [bars] = [each[2][0] for each in drawn[0].axes[0].containers if each.get_label() == "class-based partition"]
     assert bars.get_segments()[0][:, 1].tolist() == pytest.approx([low, high])
-    assert lines_of(drawn[0], "class-based split") == [{0.1: round(np.mean(losses), 3)}]
+    assert lines_of(drawn[0], "class-based partition") == [{0.1: round(np.mean(losses), 3)}]
     sweeps.rounds(read_rounds(Results(tmp_path), "train"), "train", "fedavg", tmp_path / "figure.png")
     [band] = drawn[1].axes[0].collections
     at_last = band.get_paths()[0].vertices
@@ -215,7 +215,7 @@ def test_sensitivity_to_alpha_has_a_panel_a_method_and_a_level_line_of_iid(
     assert [axis.get_title() for axis in drawn[0].axes] == ["FedAvg", "FedProx"]
     assert [axis.get_ylabel() for axis in drawn[0].axes] == ["Surface normals\nL1 loss", ""]
     assert ticks_of(drawn[0]) == ["0.1", "10"] and drawn[0].axes[0].get_xscale() == "log"
-    assert lines_of(drawn[0], "class-based split") == [{0.1: 2.8, 10: 3.8}] * 2
+    assert lines_of(drawn[0], "class-based partition") == [{0.1: 2.8, 10: 3.8}] * 2
     assert lines_of(drawn[0], "IID") == [{0.097: 1.8, 9.7: 1.8}] * 2
 
 
@@ -238,7 +238,7 @@ def test_values_without_a_logarithm_have_a_categorical_axis(
             write(kind, 2.2 + place, **{argument: value})
     sweeps.sensitivity(read_last(Results(tmp_path), "train", argument), "train", argument, tmp_path / "figure.png")
     assert ticks_of(drawn[0]) == list(values) and drawn[0].axes[0].get_xscale() == "linear"
-    assert lines_of(drawn[0], "class-based split") == [{place: 2.0 + place for place in range(len(values))}]
+    assert lines_of(drawn[0], "class-based partition") == [{place: 2.0 + place for place in range(len(values))}]
 
 
 def test_sensitivity_to_the_method_has_a_panel_an_alpha(tmp_path: Path, write: Write, drawn: list[Figure]) -> None:
@@ -248,7 +248,7 @@ def test_sensitivity_to_the_method_has_a_panel_an_alpha(tmp_path: Path, write: W
     sweeps.sensitivity(read_last(Results(tmp_path), "train", "method"), "train", "method", tmp_path / "figure.png")
     assert [axis.get_title() for axis in drawn[0].axes] == ["α = 0.1", "α = 10"]
     assert ticks_of(drawn[0]) == ["FedAvg", "SCAFFOLD"]
-    assert lines_of(drawn[0], "embedding-based split") == [{0.08: 1.8, 1.08: 2.8}] * 2
+    assert lines_of(drawn[0], "embedding-based partition") == [{0.08: 1.8, 1.08: 2.8}] * 2
 
 
 def test_tasks_stand_in_columns_and_settings_of_one_task_side_by_side(
@@ -376,4 +376,4 @@ def test_distributions_are_what_was_assigned(drawn: list[Figure]) -> None:
         assert heights == counts.T.tolist()
         legend = legend_of(panels[0 if counts.shape[1] == 2 else 1, 1])
         assert list(legend.items()) == [(str(group), colour) for group, colour in enumerate(bars_of(axis))]
-    assert [axis.get_ylabel() for axis in panels[:, 0]] == [f"{name}-based split\nimages" for name in COLOURS]
+    assert [axis.get_ylabel() for axis in panels[:, 0]] == [f"{name}-based partition\nimages" for name in COLOURS]
