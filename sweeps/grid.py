@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 from models.embedding.features import MODEL
 from network.partition.groups import EMBEDDING
@@ -31,11 +32,26 @@ Value = str | tuple[str, ...]  # of an argument: a word, or several
 
 @dataclass(frozen=True)
 class Job:
-    """Commands to be run one after another; the run directory of the last one says whether the job is done."""
+    """Scripts to be run one after another; the run directory of the last one says whether the job is done.
+
+    `configs` are the values that they run with, by the names of their arguments, once `sweeps.expand` has parsed the
+    `commands`, which say the same in words: for people, for logs, and for the process that becomes the script.
+    """
 
     name: str
     commands: tuple[Command, ...]
     needs: tuple[str, ...] = ()
+    configs: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def script(self) -> str:
+        """The last script."""
+        return self.commands[-1][0]
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The configuration of the last script."""
+        return self.configs[-1]
 
     @property
     def families(self) -> tuple[str, ...]:

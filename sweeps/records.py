@@ -12,17 +12,15 @@ from datasets.table import classes_for, read_table
 from datasets.task_data import data_version
 from datasets.tasks import get_task
 from models.central.training import checkpoint_file
-from models.networks.conventions import Scaling
+from models.networks.conventions import Scaling, scaling_arguments
 from models.networks.parts import TRAINS
 from models.networks.task_model import init_file, made_as, versions_of
 from network.choices import READERS, Choices
-from network.config import FederationConfig
 from network.partition.rules import PARTITIONERS
 from network.partition.settings import AssignSettings
 from network.provenance import code_of
 from network.settings import SETTINGS
-from sweeps.grid import Command
-from sweeps.preload import MODULES, STAGES
+from sweeps.preload import STAGES
 from utils.errors import UserError
 from utils.files import json_in
 from utils.renamed import with_present_names
@@ -40,26 +38,21 @@ class State(Enum):
     DONE = "done"
 
 
-def parsed(command: Command) -> dict[str, Any]:
-    """The configuration that a script would run with, its method's defaults included; UserError like the script."""
-    args = MODULES[command[0]].parse_args(command[1:])
-    return vars(args) | (FederationConfig.from_config(vars(args)).record() if "method" in args else {})
-
-
-def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
-    """Whether a run with these arguments was finished or cut off, with the present data and the present code.
+def state_of(script: str, config: Mapping[str, Any], policy: CodePolicy = DECLARED) -> State:
+    """Whether a script's run with this configuration was finished or cut off, with the present data and code.
 
     A run is done if it has a summary, and if all files that it read, or made for later stages, are unchanged. Of code
     that differs, the policy says whether the run counts, and a warning says what becomes of it.
     """
-    config = parsed(command)
-    if not STAGES[command[0]]:  # an initial model, which has no run
+    if not STAGES[script]:  # an initial model, which has no run
         return State.DONE if _has_initial_model(config, policy) else State.NEW
     found: dict[tuple[State, bool], set[str]] = {}
-    for folder in _runs(command, config):
-        if _is_of(folder, config) and (state := _state_in(folder, config)) is not State.NEW:
-            said, noted = _recorded(folder)
-            counts, difference = policy.judge(noted, code_of(command[0], key(said)))
+    wanted = key(config)
+    for folder in _runs(script, config):
+        said, noted = with_present_names(_read(folder / "args.json")), _read(folder / "environment.json")
+        same = all(name in said and said[name] == value for name, value in wanted.items())
+        if same and _is_of(said, noted, config) and (state := _state_in(folder, config)) is not State.NEW:
+            counts, difference = policy.judge(noted, code_of(script, key(said)))
             found.setdefault((state, counts), set()).add(difference)
     for state in (State.DONE, State.CUT_OFF):
         if differences := found.get((state, True)):
@@ -100,19 +93,21 @@ def _is_file_of(weights: Mapping[str, Any] | None, path: Path) -> bool:
     return weights is not None and path.is_file() and weights.get("sha256") == file_digest(path)
 
 
-def made_with(command: Command) -> dict[str, Any]:
-    """The present code and data of a command: declared versions, sources, table and, where they are packed, images."""
-    config = parsed(command)
+def made_with(script: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The present code and data of a script with this configuration.
+
+    They are declared versions, sources, the table and, where they are packed, the images.
+    """
     data = {"table": read_table(config["data_path"]).fingerprint, "packed": _data_now(config["data_path"], config)}
-    return code_of(command[0], key(config)) | data
+    return code_of(script, key(config)) | data
 
 
-def check_unchanged(command: Command, policy: CodePolicy, submitted: Mapping[str, Any]) -> None:
-    """UserError where a command would run other code or data than it was submitted with, of `made_with`.
+def check_unchanged(script: str, config: Mapping[str, Any], policy: CodePolicy, submitted: Mapping[str, Any]) -> None:
+    """UserError where a script would run other code or data than it was submitted with, of `made_with`.
 
     Images that were not packed then may be packed by now. Of the code, the policy says what counts.
     """
-    now = made_with(command)
+    now = made_with(script, config)
     again = "run the same command again to submit it as it is now"
     counts, difference = policy.judge(submitted, now)
     if not counts:
@@ -129,15 +124,15 @@ def _state_in(folder: Path, config: Mapping[str, Any]) -> State:
     return State.CUT_OFF if _can_resume(folder, config) else State.NEW
 
 
-def _runs(command: Command, config: Mapping[str, Any]) -> Iterator[Path]:
-    """The run directories among which the command's would be."""
+def _runs(script: str, config: Mapping[str, Any]) -> Iterator[Path]:
+    """The run directories among which the configuration's would be."""
     parts = [config[name] for name in ("method", "task", "type") if name in config]
-    for path in sorted(Path(config["result_path"], STAGES[command[0]], *parts).glob("*/args.json")):
+    for path in sorted(Path(config["result_path"], STAGES[script], *parts).glob("*/args.json")):
         yield path.parent
 
 
 # What runs leave out that do not use it: one that has it is another run.
-_LEFT_OUT = {"within", "features_mean", "features_std"}.union(
+_LEFT_OUT = {"within", *scaling_arguments("features")}.union(
     (
         name
         for of in (Choices, AssignSettings, *SETTINGS)
@@ -148,18 +143,10 @@ _LEFT_OUT = {"within", "features_mean", "features_std"}.union(
 )
 
 
-def _recorded(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A run's arguments, and what it was made with."""
-    return with_present_names(_read(folder / "args.json")), _read(folder / "environment.json")
-
-
-def _is_of(folder: Path, config: Mapping[str, Any]) -> bool:
-    """Whether a run had these arguments and the present data and inputs."""
-    said, made_with = _recorded(folder)
-    wanted = key(config)
+def _is_of(said: Mapping[str, Any], made_with: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
+    """Whether a run had no further arguments than the configuration, and had the present data and inputs."""
     return (
-        all(name in said and said[name] == value for name, value in wanted.items())
-        and _LEFT_OUT.isdisjoint(key(said).keys() - wanted.keys())
+        _LEFT_OUT.isdisjoint(said.keys() - config.keys())
         and made_with.get("data_version") == _data_now(config["data_path"], said) is not None
         and unchanged(made_with.get("inputs", {}), config["result_path"])
     )

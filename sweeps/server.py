@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from sweeps import records, work  # noqa: F401
+from sweeps import expand, records, work  # noqa: F401
 from utils.versions import ROOT
 
 # Forked processes check here that they have the script that started the sweep; otherwise they would run it as a module.

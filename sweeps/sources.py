@@ -72,6 +72,12 @@ def source_of(data: str, test_mode: bool) -> Source:
     return folder_source(Path(data))
 
 
+def given_source(data: str, test_mode: bool) -> Source:
+    """A folder that is there, whatever its name; otherwise as `source_of`."""
+    folder = Path(data)
+    return folder_source(folder) if folder.is_dir() else source_of(data, test_mode)
+
+
 def folder_source(folder: Path) -> Source:
     """A folder that is there."""
     return Source("folder", folder, folder.resolve().name)

@@ -9,12 +9,13 @@ from typing import Any
 
 from datasets.table import STAGE
 from sweeps import work
-from sweeps.experiment import BUILTIN, KEYS, SCRIPTS, Experiment, Given, experiment_of, read_experiment
+from sweeps.expand import expanded
+from sweeps.experiment import BUILTIN, KEYS, SCRIPTS, Experiment, Given, read_experiment
 from sweeps.grid import COMPARISON, Job, read_axes
 from sweeps.plan import lines, preparation
 from sweeps.runner import Runner
 from sweeps.settings import SweepSettings
-from sweeps.sources import folder_source, source_of
+from sweeps.sources import given_source
 from utils.errors import UserError
 from utils.versions import CodePolicy
 
@@ -29,16 +30,12 @@ class Sweep:
         self.said, self.given = asked(settings, further)
         self.name = settings.experiment.stem if settings.experiment else settings.sweep or COMPARISON
         self.runner = runner_of(settings)
-        self.reads = self.runner.ask(work.declared_arguments)
         self._expand()
 
     def _expand(self) -> None:
-        """Make the experiment's jobs, for the tasks that its images have where it asks for these."""
-        self.experiment: Experiment = experiment_of(self.said, self.given, self.reads)
-        if self.experiment.own_tasks and self.experiment.source.has_table:
-            tasks = self.runner.ask(work.served, self.experiment.source.folder, self.experiment.tasks)
-            self.experiment = experiment_of(self.said, self.given, self.reads, tasks)
-        self.jobs: list[Job] = self.runner.ask(work.checked, self.experiment.jobs())
+        self.experiment: Experiment
+        self.jobs: list[Job]
+        self.experiment, self.jobs = self.runner.ask(expanded, self.said, self.given)
         self.runner.log_path = self.experiment.result_path / "logs"
 
     def plan(self, tsv: bool) -> Iterator[str]:
@@ -109,10 +106,7 @@ def asked(settings: SweepSettings, further: Sequence[str]) -> tuple[dict[str, An
     else:
         said = {"scale": scale}
         more.setdefault("result_path", Path("results"))
-    source = None
-    if settings.data_path:
-        folder = Path(settings.data_path)
-        source = folder_source(folder) if folder.is_dir() else source_of(settings.data_path, settings.test_mode)
+    source = given_source(settings.data_path, settings.test_mode) if settings.data_path else None
     return said, Given(source, scale, settings.test_mode, more)
 
 

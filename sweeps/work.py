@@ -7,15 +7,13 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.served import served as tasks_of
 from utils.command import in_place_of_own
 from utils.errors import UserError, explained, run_script
 
@@ -23,13 +21,6 @@ if TYPE_CHECKING:
     from datasets.table import DatasetInfo
     from sweeps.grid import Command, Job
     from utils.versions import CodePolicy
-
-# Of the stages that make what others read, the argument that names the folder for it; a file there is a task's.
-_MADE_IN = {
-    "model_initialization.py": "init_model_dir",
-    "train_centralized_task_model.py": "checkpoint_path",
-    "extract_embeddings.py": "assignment_files_path",
-}
 
 
 def answer(to: Connection, question: Callable, *about: Any) -> None:
@@ -81,71 +72,16 @@ def check_tasks(tasks: Sequence[str], info: DatasetInfo, data_path: Path) -> Non
         raise UserError(f"{data_path} has no targets of {', '.join(lacking)}; of what it has, the tasks are: {served}")
 
 
-def checked(jobs: Iterable[Job]) -> list[Job]:
-    """The jobs without those that say in other words what one before says, which others need in their place.
-
-    UserError for what a script refuses, and where two jobs would make one file of models or clusters in two ways.
-    """
-    from sweeps.records import parsed
-
-    distinct: dict[str, Job] = {}
-    kept: dict[str, str] = {}  # for each job the name of the one that says the same
-    made: dict[tuple, dict[str, Any]] = {}
-    for job in jobs:
-        said = [(command[0], parsed(command)) for command in job.commands]
-        for script, arguments in said:
-            _check_alone(script, arguments, made)
-        key = repr([(script, sorted(arguments.items())) for script, arguments in said])
-        first = distinct.setdefault(key, replace(job, needs=tuple(kept.get(need, need) for need in job.needs)))
-        kept[job.name] = first.name
-    return list(distinct.values())
-
-
-def _check_alone(script: str, said: dict[str, Any], made: dict[tuple, dict[str, Any]]) -> None:
-    """Note what a command makes for others; UserError where another command makes the same file otherwise."""
-    if script not in _MADE_IN:
-        return
-    folder = said[_MADE_IN[script]]
-    other = made.setdefault((script, folder, said["task"], said.get("use_cbam")), said)
-    for name in said:
-        if said[name] != other[name]:
-            raise UserError(
-                f"{script} --task {said['task']} would write the same file in {folder} with --{name} {other[name]} and "
-                f'with {said[name]}; tell their folders apart by folder = "{{NAME}}", where NAME is an argument of '
-                "[init], or [[vary.NAME]] has tables with a name"
-            )
-
-
-def served(folder: Path, usual: Sequence[str]) -> list[str]:
-    """The tasks of a folder's table, see `sweeps.served`."""
-    from datasets.table import read_table
-
-    return tasks_of(read_table(folder), usual)
-
-
 def states(jobs: Sequence[Job], policy: CodePolicy) -> dict[str, str]:
     """The state of each job, by its name; a job that needs one that is not done is not done either."""
     from sweeps.records import State, state_of
 
     found: dict[str, str] = {}
     for job in jobs:
-        state = state_of(job.commands[-1], policy)
+        state = state_of(job.script, job.config, policy)
         ready = all(found.get(need) == State.DONE.value for need in job.needs)
         found[job.name] = (state if ready or state is not State.DONE else State.NEW).value
     return found
-
-
-def declared_arguments() -> dict[str, dict[str, list[str]]]:
-    """The arguments that each method, aggregation, attack and partition rule reads, by the argument that names it."""
-    # Imported here and below, to spare the runner's own process these seconds.
-    from network.choices import READERS
-    from network.partition.rules import PARTITIONERS
-
-    registries = READERS | {"partition": PARTITIONERS}
-    return {
-        choice: {name: list(entry.arguments) for name, entry in entries.items()}
-        for choice, entries in registries.items()
-    }
 
 
 def done(jobs: Sequence[Job], policy: CodePolicy) -> list[str]:
@@ -157,7 +93,7 @@ def made_with(jobs: Sequence[Job]) -> dict[str, dict[str, Any]]:
     """The present code and data of each job, by its name; see `sweeps.records.made_with`."""
     from sweeps.records import made_with as of
 
-    return {job.name: of(job.commands[-1]) for job in jobs}
+    return {job.name: of(job.script, job.config) for job in jobs}
 
 
 def do(
@@ -185,13 +121,13 @@ def do(
 def _check_unchanged(job: Job, policy: CodePolicy, submitted: Mapping[str, Any]) -> None:
     from sweeps.records import check_unchanged
 
-    check_unchanged(job.commands[-1], policy, submitted)
+    check_unchanged(job.script, job.config, policy, submitted)
 
 
 def _do_locked(job: Job, policy: CodePolicy) -> None:
     from sweeps.records import State, state_of
 
-    state = state_of(job.commands[-1], policy)  # again: another sweep may have done it meanwhile
+    state = state_of(job.script, job.config, policy)  # again: another sweep may have done it meanwhile
     if state is State.DONE:
         print("done already, by another sweep")
         return

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from deploy.settings import parse as parse_deployed
-from sweeps import work
+from sweeps.expand import declared_arguments, parsed_jobs
 from sweeps.experiment import Given, experiment_of, read_experiment
 from sweeps.sources import folder_source
 from sweeps.sweep import asked
@@ -142,8 +142,8 @@ def check_sweep(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     said, given = asked(*importlib.import_module("run_sweep").parse_args())
     if shortened and given.source is None:
         given = replace(given, source=folder_source(Path("photos")))
-    jobs = experiment_of(said, given, work.declared_arguments()).jobs()
-    work.checked({job.commands[-1][0]: job for job in jobs}.values())  # one of each script: the words are the same
+    jobs = experiment_of(said, given, declared_arguments()).jobs()
+    parsed_jobs({job.commands[-1][0]: job for job in jobs}.values())  # one of each script: the words are the same
 
 
 def check_requirements(arguments: list[str]) -> None:
@@ -224,7 +224,7 @@ def test_experiments_in_pages_are_taken(tmp_path: Path) -> None:
     for code in blocks:
         (tmp_path / "page.toml").write_text(code)
         keys = read_experiment(tmp_path / "page.toml", None)
-        assert work.checked(experiment_of(keys, Given(), work.declared_arguments()).jobs())
+        assert parsed_jobs(experiment_of(keys, Given(), declared_arguments()).jobs())
 
 
 def anchors(path: Path) -> set[str]:

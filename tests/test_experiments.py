@@ -20,6 +20,7 @@ from datasets.rooms.make import make_sample_rooms
 from datasets.table import Table
 from models.networks.encoders import ENCODERS, encoder_entry
 from sweeps import outputs, work
+from sweeps.expand import declared_arguments, parsed_jobs
 from sweeps.experiment import Given, experiment_of, read_experiment
 from sweeps.grid import Command, Job
 from sweeps.sources import ROOMS, Source
@@ -114,10 +115,10 @@ def test_each_runs_in_test_mode(
         if not source.has_table:
             run(("extract_datapoints_for_experiments.py", "--source", "folder", "--data_path", "photos"))
     given = Given(source, "builtin", True, more)
-    experiment = experiment_of(said, given, work.declared_arguments())
+    experiment = experiment_of(said, given, declared_arguments())
     if experiment.until == "selection":
         run(experiment.selection())
-    jobs = needed(experiment.jobs()) if experiment.jobs() else []
+    jobs = parsed_jobs(needed(experiment.jobs())) if experiment.jobs() else []
     states = work.states(jobs, CodePolicy())
     for job in jobs:
         for command in job.commands if states[job.name] == "new" else ():

@@ -32,7 +32,7 @@ class Scaling(NamedTuple):
     @classmethod
     def of(cls, content: Mapping[str, Any], prefix: str = "image") -> Scaling:
         """From settings or arguments `<prefix>_mean` and `<prefix>_std`."""
-        values = (content.get(f"{prefix}_{name}") for name in cls._fields)
+        values = map(content.get, scaling_arguments(prefix))
         return cls(*(tuple(value) if value else None for value in values))
 
     def settings(self) -> dict[str, list[float]]:
@@ -45,6 +45,11 @@ class Scaling(NamedTuple):
 
 
 OWN_SCALING = Scaling()  # the network's
+
+
+def scaling_arguments(prefix: str) -> list[str]:
+    """The names of the arguments that `Scaling.of` reads, the mean's first."""
+    return [f"{prefix}_{name}" for name in Scaling._fields]
 
 
 def add_scaling(group: Group, prefix: str, of: str) -> None:

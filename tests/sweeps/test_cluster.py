@@ -22,6 +22,7 @@ import pytest
 from sweeps import cluster as tested
 from sweeps import work
 from sweeps.cluster import Cluster, Submitted, arrays, minutes, read_arguments
+from sweeps.expand import parsed_jobs
 from sweeps.grid import Job
 from sweeps.runner import Outcome
 from tests.conftest import ROOT, forks, run_forked
@@ -201,8 +202,8 @@ def initial(lr: str = "0.01") -> Job:
     return Job("train", (init, (*train, "--test_mode", "True")))
 
 
-def present(folder: Path, job: Job) -> dict[str, Any]:
-    """The present code and data of a job."""
+def present(folder: Path, job: Job) -> tuple[Job, dict[str, Any]]:
+    """A job with its configurations, and its present code and data."""
     queue = forks().SimpleQueue()
     process = forks().Process(target=_put_present, args=(queue, folder, job))
     process.start()
@@ -212,13 +213,14 @@ def present(folder: Path, job: Job) -> dict[str, Any]:
 
 def _put_present(queue: Any, folder: Path, job: Job) -> None:
     os.chdir(folder)
-    queue.put(work.made_with([job])[job.name])
+    [job] = parsed_jobs([job])
+    queue.put((job, work.made_with([job])[job.name]))
 
 
 @needs_submitit
 def test_a_node_does_the_job_and_only_once(prepared: Path) -> None:
-    job = initial()
-    submitted = Submitted(job, Path("logs"), DECLARED, present(prepared, job))
+    job, made_with = present(prepared, initial())
+    submitted = Submitted(job, Path("logs"), DECLARED, made_with)
     assert submitted.checkpoint().function == submitted
     assert on_node(prepared, submitted) == 0
     [log] = (prepared / "logs").glob("train.DEBUG_*.log")
@@ -246,8 +248,8 @@ def test_a_node_does_the_job_and_only_once(prepared: Path) -> None:
 def test_a_node_refuses_what_was_not_submitted(
     prepared: Path, change: dict[str, Any], policy: CodePolicy, line: str
 ) -> None:
-    job = initial()
-    submitted = Submitted(job, Path("logs"), policy, present(prepared, job) | change)
+    job, made_with = present(prepared, initial())
+    submitted = Submitted(job, Path("logs"), policy, made_with | change)
     assert on_node(prepared, submitted) == 2
     [log] = (prepared / "logs").glob("*.log")
     [said] = log.read_text().splitlines()

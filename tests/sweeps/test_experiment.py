@@ -13,10 +13,10 @@ import pytest
 
 import make_tables
 import run_sweep
-from sweeps import outputs, work
+from sweeps import outputs
+from sweeps.expand import declared_arguments, parsed_jobs
 from sweeps.experiment import KEYS, Experiment, Given, experiment_of, merged, read_experiment
 from sweeps.grid import Job
-from sweeps.records import parsed
 from sweeps.sources import folder_source, source_of
 from sweeps.sweep import asked
 from tests.conftest import ROOT
@@ -247,7 +247,7 @@ folder = "{decoder_channels}"
 init = { decoder = "unet", decoder_channels = [[96, 48, 32, 16, 8], [64, 32, 16, 8, 4]] }
 fed = { train = "lora", lora_targets = [["qkv", "proj"], "fc1"] }
 """
-    jobs = work.checked(made(tmp_path / "x.toml", SMALL + text).jobs())
+    jobs = parsed_jobs(made(tmp_path / "x.toml", SMALL + text).jobs())
     found = Counter((path.parent.parent.name, *value) for path, value in map(widths_or_targets, jobs))
     assert found == {
         ("964832168", 96, 48, 32, 16, 8): 2,
@@ -258,7 +258,7 @@ fed = { train = "lora", lora_targets = [["qkv", "proj"], "fc1"] }
 
 def widths_or_targets(job: Job) -> tuple[Path, list]:
     """Of a job, the folder of initial models and the value of several words."""
-    arguments = parsed(job.commands[-1])
+    arguments = job.config
     name = "lora_targets" if "lora_targets" in arguments else "decoder_channels"
     return arguments["init_model_dir"], arguments[name]
 
@@ -269,20 +269,20 @@ TWO_ENCODERS = '[init]\nencoder = ["tiny", "lenet"]'
 @pytest.mark.parametrize("central", ["true", "false"])
 def test_two_models_in_one_folder_are_refused(tmp_path: Path, central: str) -> None:
     text = SMALL + f"central = {central}\n"
-    alone = work.checked(made(tmp_path / "x.toml", text).jobs())
+    alone = parsed_jobs(made(tmp_path / "x.toml", text).jobs())
     with pytest.raises(UserError, match=r"normal would write the same file in .* --encoder tiny and with lenet; .*"):
-        work.checked(made(tmp_path / "x.toml", text + TWO_ENCODERS).jobs())
-    jobs = work.checked(made(tmp_path / "x.toml", text + 'folder = "{encoder}"\n' + TWO_ENCODERS).jobs())
+        parsed_jobs(made(tmp_path / "x.toml", text + TWO_ENCODERS).jobs())
+    jobs = parsed_jobs(made(tmp_path / "x.toml", text + 'folder = "{encoder}"\n' + TWO_ENCODERS).jobs())
     assert len(jobs) == len({job.name for job in jobs}) == 2 * len(alone)
     # Of the same encoder in other words there is one model.
     same = made(tmp_path / "x.toml", text + '[[vary.a]]\n[[vary.a]]\ninit = { encoder = "tiny" }')
-    assert work.checked(same.jobs()) == alone
+    assert parsed_jobs(same.jobs()) == alone
 
 
 @pytest.mark.parametrize("stage", ["train = { n_epochs = 3 }", "embed = { cluster_threshold = 0.5 }"])
 def test_what_is_made_of_models_in_two_ways_is_refused_in_one_folder(tmp_path: Path, stage: str) -> None:
     with pytest.raises(UserError, match=r"normal would write the same file in .* tables with a name$"):
-        work.checked(made(tmp_path / "x.toml", SMALL + f"[[vary.a]]\n[[vary.a]]\n{stage}").jobs())
+        parsed_jobs(made(tmp_path / "x.toml", SMALL + f"[[vary.a]]\n[[vary.a]]\n{stage}").jobs())
 
 
 def test_what_is_made_of_the_results(tmp_path: Path) -> None:
@@ -457,13 +457,13 @@ def test_merging_keeps_what_it_is_given() -> None:
 def test_scripts_take_every_command_of_the_papers_experiments(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads = work.declared_arguments()
+    reads = declared_arguments()
     for scale in (None,) if path.parent.name == "feddifrc" else ("builtin", "paper"):
         keys = read_experiment(path, scale)
         # One seed and at most two alphas: the others differ in nothing else.
         more = {"seeds": [0], "alphas": keys["alphas"][:2]}
         experiment = experiment_of(keys, Given(folder_source(tmp_path), scale or "builtin", True, more), reads)
-        jobs = work.checked(experiment.jobs())
+        jobs = parsed_jobs(experiment.jobs())
         names = {job.name for job in jobs}
         assert (len(jobs) > 0) == (experiment.until != "selection")
         assert all(names.issuperset(job.needs) for job in jobs)

@@ -25,8 +25,9 @@ from network import provenance
 from network.algorithms import ALGORITHMS
 from network.partition.rules import PARTITIONERS
 from sweeps import records
+from sweeps.expand import parsed
 from sweeps.grid import ARGUMENTS, COMPARISON, SCALES, SWEEP_TYPES, Command, Grid
-from sweeps.records import State, parsed, state_of
+from sweeps.records import State
 from utils import versions
 from utils.errors import UserError
 from utils.files import write_json
@@ -34,6 +35,12 @@ from utils.renamed import with_present_names
 from utils.runs import Run
 from utils.stage import changes_numbers, key
 from utils.versions import DECLARED, CodePolicy
+
+
+def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
+    """The state of the run that a command would be."""
+    return records.state_of(command[0], parsed(command), policy)
+
 
 START = "--data_path {data} --rand_seed 0"
 FED = (

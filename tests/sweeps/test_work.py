@@ -13,7 +13,6 @@ import pytest
 from datasets.table import DatasetInfo
 from network.provenance import provenance
 from sweeps import work
-from sweeps.grid import Job
 from sweeps.preload import MODULES
 from tests.datasets.sources.finding import save_image, select
 from utils.command import command_line, in_place_of_own
@@ -64,15 +63,6 @@ def test_tasks_without_targets_are_named_before_any_job(tmp_path: Path) -> None:
     work.select(stage, csv, ["classification"])
     with pytest.raises(UserError, match=r"no targets of depth_euclidean, normal; .* are: class_scene, classification$"):
         work.select(stage, csv, ["depth_euclidean", "normal", "classification"])
-
-
-def test_jobs_need_what_stays_where_another_says_the_same() -> None:
-    init = ("model_initialization.py", "--task", "normal")
-    first, again = Job("first", (init,)), Job("again", ((*init, "--norm", "batch"),))  # which is the default
-    fed = ("test_fed.py", "--task", "normal", "--type", "iid")
-    runs = [Job(f"run{n}", ((*fed, "--n_rounds", n),), (job.name,)) for n, job in (("1", first), ("2", again))]
-    found = work.checked([first, again, *runs])
-    assert [(job.name, job.needs) for job in found] == [("first", ()), ("run1", ("first",)), ("run2", ("first",))]
 
 
 def test_a_job_reads_and_records_its_own_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
