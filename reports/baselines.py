@@ -50,7 +50,7 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
         if seeds := len(finite(change)):
             cells = setting(row) | {"alpha": row["alpha"] if row["has_alpha"] else ""}
             cells |= {"model": row["model"], "data": MEASURED_ON[row["images"]], "seeds": seeds}
-            cells |= {"trivial": mean_text(row["trivial"], 4)}
+            cells |= {"constant baseline": mean_text(row["trivial"], 4)}
             cells |= {value: with_spread(row["baseline"], 4), "loss": with_spread(row["loss"], 4)}
             cells |= {f"over {value}, %": with_interval(change)}
             learnt = {beats_trivial(row[of], row[trivial]) for of, trivial in _LOSSES}

@@ -30,12 +30,12 @@ def read_central(results: Results) -> pd.DataFrame:
             setting
             | {
                 "seeds": len(part),
-                "trivial loss": with_spread(reference, 4),
+                "constant baseline's loss": with_spread(reference, 4),
                 "model loss": with_spread(loss, 4),
                 "learnt": YES if beats_trivial(loss, reference) else NO,
                 "lower by, %": with_spread(-increase(loss, reference), 1),
                 "metric": last,
-                "trivial": with_spread([value[last] for value in trivial], 3),
+                "constant baseline": with_spread([value[last] for value in trivial], 3),
                 "model": with_spread([value[last] for value in model], 3),
             }
         )

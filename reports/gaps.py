@@ -109,7 +109,7 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
     for row in table.to_dict("records"):
         over_iid = increase(100 + row["participation"], 100 + row["of_iid"])
         cells = {name: row[name] for name in ("task", "method", "split", "alpha", "more")} | row["rates"]
-        cells |= {"model": row["model"], "seeds": len(row["seeds"]), "trivial": mean_text(row["trivial"], 4)}
+        cells |= {"model": row["model"], "seeds": len(row["seeds"]), "constant baseline": mean_text(row["trivial"], 4)}
         losses = {
             MEASURED_ON["train"]: "train",
             MEASURED_ON["local_test"]: "new",

@@ -90,7 +90,7 @@ STAGES = {
 }
 # Words of headings that the glossary has under others.
 _ALSO = {
-    "trivial": "mean-prediction baseline",
+    "constant baseline": "mean-prediction baseline",
     "iid": "partition type",
     "class": "partition type",
     "embedding": "partition type",

@@ -38,7 +38,7 @@ def noise_costs(runs: pd.DataFrame) -> pd.DataFrame:
         cells |= {"α": "" if is_iid else f"{row['alpha']:g}"} | more
         cells |= {"noise": noise, "ε": f"{means['epsilon']:.3g}", "δ": f"{means['at_delta']:.2g}"}
         cells |= {"data": MEASURED_ON[row["images"]], "seeds": len(row["seeds"])}
-        cells |= {"trivial": mean_text(row["trivial"], 4), "loss": with_spread(row["loss"], 4)}
+        cells |= {"constant baseline": mean_text(row["trivial"], 4), "loss": with_spread(row["loss"], 4)}
         cells |= {"over no noise, %": with_interval(row["over_silent"])}
         rows.append(cells | {"over IID, %": with_interval(row["over_iid"])})
     return pd.DataFrame(rows)

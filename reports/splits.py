@@ -63,13 +63,13 @@ def splits_table(table: pd.DataFrame) -> pd.DataFrame:
             _named(row)
             | {
                 "seeds": len(row["seeds"]),
-                "trivial": trivial_text(4, row["iid_trivial"], row["trivial"]),
+                "constant baseline": trivial_text(4, row["iid_trivial"], row["trivial"]),
                 "IID": with_spread(row["iid"], 4),
                 "loss": with_spread(row["loss"], 4),
                 "over IID, %": with_interval(row["over_iid"]),
                 "metric": row["metric"],
                 "metric, IID": f"{row['iid_value']:.3g}",
-                "metric, split": f"{row['value']:.3g}",
+                "metric, partition": f"{row['value']:.3g}",
             }
             | {label: f"{mean:.2f}" for name, label in shown.items() if (mean := row["means"][name]) == mean}
         )
@@ -96,7 +96,7 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
 
 def _scale(row: Mapping[str, Any]) -> dict[str, str]:
     """The losses of the IID partition and, on the same images, of the constant baseline."""
-    return {"trivial": mean_text(row["iid_trivial"], 3), "IID": with_spread(row["iid"], 3)}
+    return {"constant baseline": mean_text(row["iid_trivial"], 3), "IID": with_spread(row["iid"], 3)}
 
 
 def _of_alpha(alpha: float) -> str:
@@ -118,7 +118,7 @@ def methods(table: pd.DataFrame) -> pd.DataFrame:
         about = _named(row, "task", "learnt", *rates)
         cells, task = rows.setdefault(tuple(about.values()), about), row["task"]
         cells |= {f"{task}, {name}": row["more"][name] for name in rates if row["more"][name]}
-        cells[f"{task}, trivial"] = trivial_text(4, row["iid_trivial"], row["trivial"])
+        cells[f"{task}, constant baseline"] = trivial_text(4, row["iid_trivial"], row["trivial"])
         cells[f"{task}, IID"] = with_spread(row["iid"], 4) + " (not learnt)" * (row["learnt"] == NO)
         cells[f"{task}, loss"] = with_spread(row["loss"], 4)
     order = [*MEASURED_ON.values()].index
@@ -138,7 +138,7 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
             labels(row)
             | {
                 "seeds": len(row["seeds"]),
-                "trivial": trivial_text(4, row["iid_trivial"], row["class_trivial"], row["trivial"]),
+                "constant baseline": trivial_text(4, row["iid_trivial"], row["class_trivial"], row["trivial"]),
                 "IID": with_spread(row["iid"], 4),
                 "class": with_spread(row["class"], 4),
                 "embedding": with_spread(row["embedding"], 4),
@@ -164,7 +164,7 @@ def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
             {name: value for name, value in setting(row).items() if name not in {apart, "alpha"}}
             | {
                 "α": f"{row['alpha']:g}",
-                "trivial, IID": mean_text(row["iid_trivial"], 3),
+                "constant baseline, IID": mean_text(row["iid_trivial"], 3),
                 "IID": mean_text(row["iid"], 3) + "*" * (row["learnt"] == NO),
             }
             | _increases(row)

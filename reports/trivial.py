@@ -25,9 +25,9 @@ def learnt_table(runs: pd.DataFrame) -> pd.DataFrame:
             if not (word := learnt(iid, images)):
                 continue
             cells = {"model": iid[f"{images}_model"].iloc[0], "data": data, "learnt": word, "seeds": len(iid)}
-            cells |= {"trivial": mean_text(trivial, 4), "IID": level_with_interval(loss, 4)}
+            cells |= {"constant baseline": mean_text(trivial, 4), "IID": level_with_interval(loss, 4)}
             over = increase(loss.to_numpy(float), trivial.to_numpy(float))
-            rows.append(fixed | cells | {"IID over trivial, %": with_interval(over)})
+            rows.append(fixed | cells | {"IID over baseline, %": with_interval(over)})
     order = [NO, BY_HEART, YES].index
     return pd.DataFrame(sorted(rows, key=lambda row: order(row["learnt"])))
 
@@ -40,7 +40,7 @@ def not_learnt(table: pd.DataFrame) -> list[str]:
     settings: dict[str, dict[str, list[str]]] = {}
     for row in table[table["learnt"] != YES].to_dict("records"):
         setting = in_words({name: row[name] for name in named})
-        where = f"{row['data']} ({row['IID']}, constant baseline {row['trivial']})"
+        where = f"{row['data']} ({row['IID']}, constant baseline {row['constant baseline']})"
         settings.setdefault(setting, {}).setdefault(row["learnt"], []).append(where)
     lines = []
     for setting, words in settings.items():
@@ -55,9 +55,10 @@ def not_learnt(table: pd.DataFrame) -> list[str]:
 
 def central_not_learnt(central: pd.DataFrame) -> list[str]:
     """A line for each row of `reports.central.read_central` whose loss is not clearly below the constant baseline's."""
+    reference = "constant baseline's loss"
     return [
         f"{row['task']}: the central model's loss on global test, {row['model loss']}, is not clearly below the "
-        f"constant baseline's, {row['trivial loss']}; clusters of its embeddings say little of the task"
+        f"constant baseline's, {row[reference]}; clusters of its embeddings say little of the task"
         for row in central.to_dict("records")
         if row["learnt"] == NO
     ]

@@ -56,7 +56,7 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
     """
     rows = []
     for row in table.to_dict("records"):
-        cells = labels(row) | {"trivial": mean_text(row["trivial"], 3)}
+        cells = labels(row) | {"constant baseline": mean_text(row["trivial"], 3)}
         cells |= {"IID": mean_text(row["iid"], 3), "metric": row["metric"]}
         cells |= {f"metric, {label}": f"{row[f'{label.lower()}_value']:.3g}" for label in ("IID", *COMPARED)}
         rows.append((cells, row["over_class"]))
@@ -143,7 +143,7 @@ class _Wording(NamedTuple):
         """A row's setting, verdict, change, and the task's metric under each partition."""
         setting = in_words({name: row[name] for name in named})
         if row[self.verdict] == WITHHELD:
-            losses = f"the loss under IID is {row['IID']}, the constant baseline's {row['trivial']}"
+            losses = f"the loss under IID is {row['IID']}, the constant baseline's {row['constant baseline']}"
             return f"{setting}: no verdict, since the task is not learnt ({losses}){self._metric(row)}"
         by_heart = ", learnt by heart" if row["learnt"] == BY_HEART else ""
         return f"{setting}: {self._phrase(row)}{by_heart}, {row[self.change]} %{self._metric(row)}"
@@ -160,7 +160,7 @@ class _Wording(NamedTuple):
 
 
 _OF_VERDICTS = _Wording(_VERDICT, "embedding over class, %", _PHRASES, ("IID", *COMPARED))
-_OF_SPLITS = _Wording(OVER_IID, "over IID, %", _OVER_IID_PHRASES, ("IID", "split"))
+_OF_SPLITS = _Wording(OVER_IID, "over IID, %", _OVER_IID_PHRASES, ("IID", "partition"))
 
 
 def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:

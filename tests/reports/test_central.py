@@ -23,9 +23,9 @@ def test_central_models_beside_the_trivial_predictor(tmp_path: Path) -> None:
     normal, reshading = read_central(Results(tmp_path)).sort_values("task").to_dict("records")
     assert (normal["seeds"], normal["metric"]) == (2, "share")
     # 2 and 3 against 4 and 5: lower by 50 and 40 %. Half of the shares' difference is 0.25, times sqrt(2) is 0.354.
-    assert (normal["model loss"], normal["trivial loss"]) == ("2.5000 ± 0.7071", "4.5000 ± 0.7071")
+    assert (normal["model loss"], normal["constant baseline's loss"]) == ("2.5000 ± 0.7071", "4.5000 ± 0.7071")
     assert normal["lower by, %"] == "45.0 ± 7.1"
-    assert (normal["model"], normal["trivial"]) == ("0.250 ± 0.354", "0.250 ± 0.000")
+    assert (normal["model"], normal["constant baseline"]) == ("0.250 ± 0.354", "0.250 ± 0.000")
     assert (reshading["seeds"], reshading["model loss"], reshading["model"]) == (1, "0.5000", "0.000")
 
 

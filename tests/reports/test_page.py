@@ -186,7 +186,7 @@ def test_it_begins_with_the_answer_and_its_figure(results: Path) -> None:
 
 
 def test_titles_are_words_and_headings_explain_their_terms(results: Path) -> None:
-    (results / "tables/metrics_depth_euclidean.csv").write_text("learnt,trivial,mine\nyes,1,2\n")
+    (results / "tables/metrics_depth_euclidean.csv").write_text("learnt,constant baseline,mine\nyes,1,2\n")
     text = report_page(results)
     titles = re.findall(r"<summary><h3>([^<]*)</h3>", text)
     assert {"Increase over IID", "Every metric: Depth", "Own", "Federated runs: Surface normals"} <= set(titles)
@@ -194,7 +194,10 @@ def test_titles_are_words_and_headings_explain_their_terms(results: Path) -> Non
     told = dict(re.findall(r'<th scope="col"[^>]*?(?: title="([^"]*)")?>(learnt|trivial|mine)</th>', text))
     meanings = {name: meaning for meaning, name in told.items()}
     assert meanings["learnt"].startswith("learnt: whether the loss under IID is clearly below")
-    assert meanings["trivial"].startswith("mean-prediction baseline: predicts the mean") and meanings["mine"] == ""
+    assert (
+        meanings["constant baseline"].startswith("mean-prediction baseline: predicts the mean")
+        and meanings["mine"] == ""
+    )
 
 
 def test_titles_are_words() -> None:

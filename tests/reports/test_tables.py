@@ -80,10 +80,10 @@ def test_means_deviations_and_percentages(tmp_path: Path, write_run: Write) -> N
     assert own["embedding over IID, %"].startswith("+39.6 [")
     assert own["embedding over class, %"].startswith("+21.5 [")
     assert own["EMD class / embedding"] == "0.50 / 0.50"  # 0.25 and 0.75
-    assert (own["trivial"], own["seeds"], own["data"]) == ("4.0000", 2, "client train")
+    assert (own["constant baseline"], own["seeds"], own["data"]) == ("4.0000", 2, "client train")
     assert held_out["IID"] == "15.0000 ± 7.0711"
     assert held_out["class over IID, %"] == own["class over IID, %"]
-    assert (held_out["trivial"], held_out["data"]) == ("5.0000", "global test")
+    assert (held_out["constant baseline"], held_out["data"]) == ("5.0000", "global test")
 
 
 def test_the_trivial_predictor_is_the_mean_over_seeds(tmp_path: Path, write_run: Write) -> None:
@@ -91,9 +91,9 @@ def test_the_trivial_predictor_is_the_mean_over_seeds(tmp_path: Path, write_run:
         write_three(write_run, seed, (1.0, 1.1, 1.5), trivial=4.0 + seed)
     runs = read_runs(Results(tmp_path))
     own, held_out = readable(side_by_side(runs)).to_dict("records")
-    assert (own["trivial"], held_out["trivial"]) == ("4.5000", "5.5000")
-    assert increases(splits_over_iid(runs))["trivial"].tolist() == ["4.500", "5.500"] * 2
-    assert splits_table(splits_over_iid(runs))["trivial"].tolist() == ["4.5000", "5.5000"] * 2
+    assert (own["constant baseline"], held_out["constant baseline"]) == ("4.5000", "5.5000")
+    assert increases(splits_over_iid(runs))["constant baseline"].tolist() == ["4.500", "5.500"] * 2
+    assert splits_table(splits_over_iid(runs))["constant baseline"].tolist() == ["4.5000", "5.5000"] * 2
 
 
 def test_the_trivial_predictor_beside_a_splits_loss_is_under_that_split(tmp_path: Path, write_run: Write) -> None:
@@ -102,10 +102,10 @@ def test_the_trivial_predictor_beside_a_splits_loss_is_under_that_split(tmp_path
         write_run(kind, loss, trivial=trivial)
     runs = read_runs(Results(tmp_path))
     table = side_by_side(runs)
-    assert [part["trivial, IID"].tolist() for _, part in in_short(table)] == [["4.000"], ["5.000"]]
-    assert readable(table)["trivial"].tolist() == ["4.0000 / 5.0000 / 6.0000", "5.0000 / 6.0000 / 7.0000"]
+    assert [part["constant baseline, IID"].tolist() for _, part in in_short(table)] == [["4.000"], ["5.000"]]
+    assert readable(table)["constant baseline"].tolist() == ["4.0000 / 5.0000 / 6.0000", "5.0000 / 6.0000 / 7.0000"]
     of_split = splits_table(splits_over_iid(runs)).query('data == "client train"')
-    assert of_split["trivial"].tolist() == ["4.0000 / 5.0000", "4.0000 / 6.0000"]
+    assert of_split["constant baseline"].tolist() == ["4.0000 / 5.0000", "4.0000 / 6.0000"]
 
 
 def test_methods_stand_below_each_other_beside_all_tasks(tmp_path: Path, write_run: Write) -> None:
@@ -118,7 +118,11 @@ def test_methods_stand_below_each_other_beside_all_tasks(tmp_path: Path, write_r
     keys = said[["data", "method", "split"]].itertuples(index=False, name=None)
     assert list(keys) == [*product(("client train", "global test"), ("fedavg", "fedprox"), ("class", "embedding"))]
     of_class, embedding = said.iloc[2], said.iloc[3]
-    assert [of_class[f"normal, {loss}"] for loss in ("trivial", "IID", "loss")] == ["4.0000", "2.0000", "2.2000"]
+    assert [of_class[f"normal, {loss}"] for loss in ("constant baseline", "IID", "loss")] == [
+        "4.0000",
+        "2.0000",
+        "2.2000",
+    ]
     assert (embedding["normal, loss"], embedding["reshading, loss"]) == ("2.4000", "3.9000")
     assert said.iloc[0]["reshading, IID"] == ""
     # On test images, FedProx has 20 of the constant baseline's 5.
@@ -337,7 +341,7 @@ def test_personal_models_stand_for_methods_that_have_them(tmp_path: Path, write_
         ("local", "client train"): ("personal", "0.5000"), ("local", "client test"): ("personal", "9.0000"),
     }  # fmt: skip
     assert set(table["embedding over IID, %"]) == {"+20.0"}
-    assert {row["trivial"] for key, row in rows.items() if key[1] == "client test"} == {"6.0000"}
+    assert {row["constant baseline"] for key, row in rows.items() if key[1] == "client test"} == {"6.0000"}
 
 
 def test_iid_run_serves_splits_by_other_rules(tmp_path: Path, write_run: Write) -> None:
