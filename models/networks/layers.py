@@ -32,13 +32,14 @@ def with_group_norms(module: nn.Module) -> None:
 
     timm's batch norms contain the activation and a dropping of features, which stay.
     """
-    from timm.layers import BatchNormAct2d, GroupNormAct
     from torch import nn
 
     for name, layer in list(module.named_children()):
         if not isinstance(layer, nn.BatchNorm2d):
             with_group_norms(layer)
             continue
+        from timm.layers import BatchNormAct2d, GroupNormAct  # takes seconds, and our own networks have none
+
         groups, channels = n_groups(layer.num_features), layer.num_features
         group_norm = nn.GroupNorm(groups, channels)
         if isinstance(layer, BatchNormAct2d):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 
 import pytest
 import timm
@@ -29,6 +30,12 @@ def test_tiny_encoder(size: int, norm: str) -> None:
     assert features.shape == (2, 128)
     expected = [(2, c, size // stride, size // stride) for c, stride in ((16, 2), (32, 4), (48, 8), (64, 16))]
     assert [each.shape for each in maps] == expected
+
+
+def test_a_network_of_ours_does_without_timm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm.layers", None)  # what imports it fails
+    names = {type(module).__name__ for module in build_encoder("tiny", wanted(16, "group")).modules()}
+    assert "GroupNorm" in names and "BatchNorm2d" not in names
 
 
 def test_tiny_encoder_has_79728_parameters_at_32_pixels() -> None:
