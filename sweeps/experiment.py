@@ -34,7 +34,7 @@ STAGES = ("select", *SCRIPTS, "fed")
 # What a part of an experiment says, with its default; a list is of alternatives.
 _OF_GRIDS: dict[str, Any] = {
     "scale": "builtin", "tasks": ["depth_euclidean", "normal", "class_scene"], "methods": ["fedavg"],
-    "splits": ["iid", "class_based", "embedding_based"], "alphas": ["0.1", "10"], "seeds": [0, 1, 2, 3, 4],
+    "types": ["iid", "class_based", "embedding_based"], "alphas": ["0.1", "10"], "seeds": [0, 1, 2, 3, 4],
     "n_clusters": [16], "features": ["model"], "sweep": COMPARISON, "folder": "", "central": True, "guidance": "",
 } | {stage: {} for stage in STAGES}  # fmt: skip
 _OF_GRIDS["select"] = {"client_file_name": "rooms.csv", "taskonomy_clients_to_include": 4}
@@ -46,11 +46,11 @@ KEYS = _OF_GRIDS | _OF_ALL
 _CHANGES = {"base": "", "scales": {}, "rooms": {}}
 BUILTIN = "builtin"  # the scale that is taken where none is named
 _TYPES = {dict: "a table", str: "a text", bool: "true or false", object: ""}
-_PRESENT = {"type": "sweep", "settings": "scale"}  # keys by the names that they once had
+_PRESENT = {"type": "sweep", "settings": "scale", "splits": "types"}  # keys by the names that they once had
 _NAME = "name"  # of a table in `vary`, for `folder` and `guidance`
 # Lists of names: where a table of `vary` has one, the command line says which of these are kept. Of lists of numbers it
 # cannot tell: an alpha in a table may be one that has no part in what the table says.
-_CHOSEN = ("tasks", "methods", "splits", "features")
+_CHOSEN = ("tasks", "methods", "types", "features")
 
 Spec = Mapping[str, Any]
 
@@ -302,7 +302,7 @@ def _grids(
             result_path=folder,
             tasks=tasks,
             methods=_list(part["methods"]),
-            splits=_list(part["splits"]),
+            types=_list(part["types"]),
             alphas=[text_of(alpha) for alpha in _list(part["alphas"])],
             seeds=_list(part["seeds"]),
             n_clusters=_list(part["n_clusters"]),

@@ -68,10 +68,10 @@ class Grid:
     `init` and `common` are further arguments for the initial models and for every training; `axes` maps further
     arguments of `test_fed.py` to their values. `reads` has the arguments that each method reads, under "method", and
     those of each partition rule, aggregation and attack; an argument varies only the runs that read it. `features` are
-    those whose clusters embedding-based splits assign. `train` and `embed` are further arguments of these two stages.
-    Without `has_central`, runs need an initial model alone, and embedding-based ones the clusters of features that are
-    not the central model's, made once for all seeds. With a `guidance`, the folder for a teacher's vectors, runs whose
-    method reads `--guidance_path` need these, made with the arguments `teacher`.
+    those whose clusters embedding-based partitions assign. `train` and `embed` are further arguments of these two
+    stages. Without `has_central`, runs need an initial model alone, and embedding-based ones the clusters of features
+    that are not the central model's, made once for all seeds. With a `guidance`, the folder for a teacher's vectors,
+    runs whose method reads `--guidance_path` need these, made with the arguments `teacher`.
     """
 
     scale: str
@@ -79,7 +79,7 @@ class Grid:
     result_path: Path
     tasks: Sequence[str]
     methods: Sequence[str]
-    splits: Sequence[str]
+    types: Sequence[str]
     alphas: Sequence[str]
     seeds: Sequence[int]
     n_clusters: Sequence[int]
@@ -123,7 +123,7 @@ class Grid:
         return jobs
 
     def federated(self) -> list[Job]:
-        """A run for each combination; the random split does not use alpha, and has one run for all."""
+        """A run for each combination; the random partition does not use alpha, and has one run for all."""
         jobs = []
         for seed, task, k, method in product(self.seeds, self.tasks, self.n_clusters, self.methods):
             model = self._model(task, seed)
@@ -238,7 +238,7 @@ class Grid:
         """The features whose clusters are made."""
         if self.has_central:
             return list(self.features)
-        return [features for features in self.features if features != MODEL and EMBEDDING in self.splits]
+        return [features for features in self.features if features != MODEL and EMBEDDING in self.types]
 
     @property
     def first_clusters(self) -> str:
@@ -271,15 +271,15 @@ class Grid:
         )
 
     def _partitions(self) -> Iterator[tuple[str, Command]]:
-        """Each combination of features, split and alpha: the features, and the arguments of the split.
+        """Each combination of features, partition type and alpha: the features, and the arguments of the partition.
 
-        Only embedding-based splits differ by features.
+        Only embedding-based partitions differ by features.
         """
-        for split in self.splits:
-            for features in self.features if split == EMBEDDING else self.features[:1]:
-                made_of = ("--features", features) if split == EMBEDDING else ()
-                for alpha in [()] if split == "iid" else [("--alpha", alpha) for alpha in self.alphas]:
-                    yield features, ("--type", split, *made_of, *alpha)
+        for type in self.types:
+            for features in self.features if type == EMBEDDING else self.features[:1]:
+                made_of = ("--features", features) if type == EMBEDDING else ()
+                for alpha in [()] if type == "iid" else [("--alpha", alpha) for alpha in self.alphas]:
+                    yield features, ("--type", type, *made_of, *alpha)
 
     def _axes_of(self, task: str, method: str) -> Iterator[Command]:
         """Every combination of the further arguments' values; those of the command line override a file's.

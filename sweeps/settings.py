@@ -49,8 +49,10 @@ class SweepSettings:
     )
     tasks: list[str] | None = setting(None, **_list("tasks", "tasks, each with its own model"), choices=TASKS)
     methods: list[str] | None = setting(None, **_list("methods", "federated methods"), choices=ALGORITHMS)
-    splits: list[str] | None = setting(
-        None, **_list("splits", "what is assigned to clients, the --type of test_fed.py"), type=split_type
+    types: list[str] | None = setting(
+        None,
+        **_list("types", "partition types: what is assigned to clients, the --type of test_fed.py"),
+        type=split_type,
     )
     alphas: list[str] | None = setting(None, **_list("alphas", "Dirichlet concentrations"))
     seeds: list[int] | None = setting(
@@ -60,7 +62,7 @@ class SweepSettings:
         None, **_list("n_clusters", "numbers of clusters, each a K of K-means"), type=POSITIVE_INT
     )
     features: list[str] | None = setting(
-        None, **_list("features", "features whose clusters embedding-based splits assign"), type=features_name
+        None, **_list("features", "features whose clusters embedding-based partitions assign"), type=features_name
     )
     init_arguments: list[tuple[str, str]] | None = setting(None, **_arguments("init"))
     train_arguments: list[tuple[str, str]] | None = setting(None, **_arguments("train"))

@@ -330,7 +330,7 @@ ARGUMENTS = [
     ("make_figures.py rounds --methods fedwrong", "--methods: invalid choice: 'fedwrong' (choose from 'fedavg', 'fe"),
     ("run_sweep.py --data_path data --tasks depths", "--tasks: invalid choice: 'depths' (choose from 'depth"),
     ("run_sweep.py --data_path data --methods fedwrong", "--methods: invalid choice: 'fedwrong'"),
-    ("run_sweep.py --data_path data --splits random", "--splits: 'random' is not one of embedding_based"),
+    ("run_sweep.py --data_path data --types random", "--types: 'random' is not one of embedding_based"),
     ("datasets/download.py --subset huge", "--subset: invalid choice: 'huge'"),
     ("datasets/download.py --tasks sculpture", "--tasks: invalid choice: 'sculpture'"),
     ("datasets/download.py --agree_all True --name me", "--email '' is not an address"),

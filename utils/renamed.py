@@ -10,6 +10,7 @@ NAMES = {
     "clusters_of": "cluster_clients",
     "kinds": "label_source",
     "patience": "timeout",
+    "splits": "types",
     "trained_on": "train_clients",
     "unseen_clients": "non_participating_clients",
 }

@@ -19,7 +19,7 @@ data = "photos"
 result_path = "out"
 tasks = ["normal"]
 methods = ["fedavg", "fedprox"]
-splits = ["class_based"]
+types = ["class_based"]
 alphas = [0.1]
 seeds = [3]
 fed = { init_lr = [0.1, 1], mu = 0.5 }

@@ -45,7 +45,7 @@ title = "A small one"
 data = "photos"
 result_path = "out/{data}"
 tasks = ["normal"]
-splits = ["class_based"]
+types = ["class_based"]
 alphas = [0.1]
 seeds = [0, 1]
 """
@@ -122,12 +122,15 @@ def test_scales_and_bases_change_what_stands_below(tmp_path: Path) -> None:
 
 
 def test_scales_of_files_of_before_are_read(tmp_path: Path) -> None:
-    """One key named the scale's folder, `settings`, and the tables of scales began with `scale`."""
+    """The scale's folder was called `settings`, tables of scales began with `scale`, and types were `splits`."""
     today = SMALL + "scale = 'fedcv'\n[scales.paper]\nscale = 'paper'\n[[scales.builtin.vary.a]]\nscale = 'feddifrc'\n"
-    before = today.replace("\nscale =", "\nsettings =").replace("[scales.", "[scale.")
+    before = (
+        today.replace("\nscale =", "\nsettings =").replace("[scales.", "[scale.").replace("\ntypes =", "\nsplits =")
+    )
     for scale, folders in (("paper", ["paper"]), ("builtin", ["feddifrc"])):
         for text in (today, before):
-            assert [grid.scale for grid in made(tmp_path / "x.toml", text, scale).grids] == folders
+            grids = made(tmp_path / "x.toml", text, scale).grids
+            assert [(grid.scale, grid.types) for grid in grids] == [(folder, ["class_based"]) for folder in folders]
     [grid] = made(tmp_path / "x.toml", SMALL + "settings = 'fedcv'").grids
     assert grid.scale == "fedcv"
 
@@ -179,7 +182,7 @@ tasks = ["normal", "reshading"]
 fed = { init_lr = 3 }
 [[vary.rate]]
 tasks = ["class_scene"]
-splits = ["iid"]
+types = ["iid"]
 fed = { init_lr = 1 }
 """
 
@@ -190,7 +193,7 @@ fed = { init_lr = 1 }
         ({}, {"normal": "3", "reshading": "3", "class_scene": "1"}),
         ({"tasks": ["class_scene"]}, {"class_scene": "1"}),
         ({"tasks": ["class_scene", "normal"]}, {"normal": "3", "class_scene": "1"}),
-        ({"splits": ["class_based"]}, {"normal": "3", "reshading": "3"}),
+        ({"types": ["class_based"]}, {"normal": "3", "reshading": "3"}),
     ],
 )
 def test_the_command_line_keeps_some_of_the_names_in_tables(tmp_path: Path, more: dict, rates: dict) -> None:
@@ -208,7 +211,7 @@ def test_the_command_line_keeps_some_of_the_names_in_tables(tmp_path: Path, more
             "class_scene",
         ),
         (
-            {"tasks": ["class_scene"], "splits": ["class_based"]},
+            {"tasks": ["class_scene"], "types": ["class_based"]},
             "tasks: no run has class_scene with what else is given; the tables of vary have normal, reshading",
         ),
     ],

@@ -17,7 +17,7 @@ SPLITS = ("iid", "class_based", "embedding_based")
 def grid(result_path: Path = Path("results"), **changes: object) -> Grid:
     values = {
         "scale": "builtin", "data_path": Path("data"), "result_path": result_path, "tasks": ["normal", "class_scene"],
-        "methods": ["fedavg", "fedamp"], "splits": SPLITS, "alphas": ["0.1", "10"], "seeds": [0, 1, 2],
+        "methods": ["fedavg", "fedamp"], "types": SPLITS, "alphas": ["0.1", "10"], "seeds": [0, 1, 2],
         "n_clusters": [16],
     }  # fmt: skip
     return Grid(**values | changes)  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ def test_arguments_of_some_methods_vary_these_alone() -> None:
 def test_arguments_of_some_partition_rules_vary_these_alone() -> None:
     reads = {"partition": {"paper": (), "shards": ("shards_per_client",)}}
     axes = {"shards_per_client": ["2", "4"], "partition": ["paper", "shards"]}
-    jobs = grid(axes=axes, reads=reads, methods=["fedavg"], tasks=["normal"], seeds=[0], splits=["iid"]).federated()
+    jobs = grid(axes=axes, reads=reads, methods=["fedavg"], tasks=["normal"], seeds=[0], types=["iid"]).federated()
     found = [(said(job)["partition"], said(job).get("shards_per_client")) for job in jobs]
     assert found == [("paper", None), ("shards", "2"), ("shards", "4")]
 
@@ -62,7 +62,7 @@ def test_arguments_of_some_aggregations_and_attacks_vary_these_alone() -> None:
         "attack": ["none", "ipm"],
         "attackers": ["3"],
     }
-    jobs = grid(axes=axes, reads=reads, methods=["fedavg"], tasks=["normal"], seeds=[0], splits=["iid"]).federated()
+    jobs = grid(axes=axes, reads=reads, methods=["fedavg"], tasks=["normal"], seeds=[0], types=["iid"]).federated()
     found = [tuple(said(job).get(name) for name in axes) for job in jobs]
     assert found == [
         ("mean", None, "none", None),
@@ -93,7 +93,7 @@ def test_each_job_has_its_own_name_and_needs_what_is_there(changes: dict) -> Non
 
 def test_names_of_jobs_have_the_values_that_vary() -> None:
     jobs = grid(
-        axes={"mu": ["0.01", "1"]}, tasks=["normal"], seeds=[0], alphas=["1"], splits=["class_based"]
+        axes={"mu": ["0.01", "1"]}, tasks=["normal"], seeds=[0], alphas=["1"], types=["class_based"]
     ).federated()
     assert [job.name.rpartition("-")[0].rpartition("-")[2] for job in jobs] == ["mu0.01", "mu1"] * (len(jobs) // 2)
 
@@ -199,4 +199,4 @@ def test_without_central_models_embedding_based_splits_need_the_clusters_of_othe
             ("embedding_based", "image"): (clusters.name,),
         }
         assert said(of_seed[-1])["assignment_files_path"] == said(clusters)["assignment_files_path"]
-    assert grid(features=["image"], splits=["iid"], **changes).central() == [model, other]
+    assert grid(features=["image"], types=["iid"], **changes).central() == [model, other]

@@ -57,7 +57,7 @@ def swept(
     """Two sweeps of one grid at once, in which one learning rate is much too high: their folder, and how they ended."""
     folder = tmp_path_factory.mktemp("sweep")
     shutil.copytree(rendered, folder / "data")
-    command = f"{SWEEP} --splits class_based embedding_based --init_lr 0.05 1e20"
+    command = f"{SWEEP} --types class_based embedding_based --init_lr 0.05 1e20"
     streams = [(f"output{number}.txt", f"errors{number}.txt") for number in range(2)]
     sweeps = [start_in(folder, command, fork_all, None, *names) for names in streams]
     for sweep in sweeps:
@@ -86,7 +86,7 @@ def test_two_sweeps_share_the_work_and_a_failure_stops_neither(
 def test_dry_run_tells_what_is_done_and_writes_nothing(swept: tuple, run_anywhere: Callable) -> None:
     folder = swept[0]
     before = paths(folder)
-    grid = f"{SWEEP} --splits class_based embedding_based --init_lr 0.05 0.06 --dry_run"
+    grid = f"{SWEEP} --types class_based embedding_based --init_lr 0.05 0.06 --dry_run"
     done = run_anywhere(folder, f"{grid} tsv")
     assert done.returncode == 0 and paths(folder) == before, done.stderr
     plan = pd.read_csv(StringIO(done.stdout), sep="\t", keep_default_na=False)
@@ -112,7 +112,7 @@ def test_run_of_a_sweep_is_the_run_of_its_script(swept: tuple, run_anywhere: Cal
 
 def test_second_sweep_does_what_is_not_done_and_no_more(swept: tuple, run_anywhere: Callable) -> None:
     folder = swept[0]
-    grid = f"{SWEEP} --splits class_based embedding_based --init_lr 0.05"
+    grid = f"{SWEEP} --types class_based embedding_based --init_lr 0.05"
     done = run_in(folder, grid)
     *_, counts, next_step = done.stdout.splitlines()
     assert (done.returncode, counts) == (0, "4 jobs: 4 done before, 0 now, 0 failed, 0 left out because of these")
@@ -154,7 +154,7 @@ def test_a_sweep_that_cannot_run_writes_nothing(
 
 def test_killed_sweep_is_taken_up_where_it_was(swept: tuple, run_anywhere: Callable) -> None:
     folder = swept[0]
-    grid = f"{SWEEP} --splits class_based --result_path other --n_rounds 15 --sgd_per_epoch 4 --test_mode False"
+    grid = f"{SWEEP} --types class_based --result_path other --n_rounds 15 --sgd_per_epoch 4 --test_mode False"
     sweep = start(folder, grid)
     metrics = folder / RUNS.replace("results", "other") / "class_based/equal_size_alpha1_seed0/metrics.csv"
     rounds = 0
