@@ -126,7 +126,7 @@ def _progress(run: Finished, metric: str, of_run: Mapping[str, str], central: pd
         {
             "task": run.args["task"],
             **of_run,
-            "split": partition_label(run.args["type"]),
+            "type": partition_label(run.args["type"]),
             "alpha": run.args["alpha"] if uses_alpha(run.args["type"], run.args.get("partition")) else np.nan,
             "rand_seed": run.args["rand_seed"],
             "round": metrics["round"],

@@ -79,7 +79,7 @@ def compare(
 ) -> pd.DataFrame:
     """The runs of each setting beside those of each reference: a row per setting and part of the data with a loss.
 
-    Columns: task, method, split (the `--type` without `_based`), alpha, whether that `has_alpha` a part in the
+    Columns: task, method, type (the `--type` without `_based`), alpha, whether that `has_alpha` a part in the
     partition, `more` (a dictionary of the other `keys`), `images` (which part of the data), model (whose losses: of the
     global model or of personal ones), `metric` (its name), seeds; arrays over these seeds: `loss`, and `trivial`, the
     constant baseline's; `value`, the mean of the metric, and `means`, a dictionary of those of a partition's measures
@@ -98,7 +98,7 @@ def compare(
         setting = dict(zip(keys, values, strict=True))
         partners = {name: reference.partners(setting) for name, reference in over.items()}
         of, more = by_seed(part), {name: value for name, value in setting.items() if name not in SETTING}
-        labels = {"task": setting["task"], "method": setting["method"], "split": setting["type"].removesuffix("_based")}
+        labels = {"task": setting["task"], "method": setting["method"], "type": setting["type"].removesuffix("_based")}
         labels |= {"alpha": setting["alpha"], "has_alpha": assigned_by_alpha(of, setting["type"]), "more": more}
         for images in MEASURED_ON:
             if of[f"{images}_loss"].isna().all():
@@ -135,7 +135,7 @@ def labels(row: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
 
 def setting(row: Mapping[str, Any]) -> dict[str, Any]:
     """The task, method, partition, alpha and further arguments of a row of `compare`."""
-    return {name: row[name] for name in ("task", "method", "split", "alpha") if name in row} | row["more"]
+    return {name: row[name] for name in ("task", "method", "type", "alpha") if name in row} | row["more"]
 
 
 def settings_of(table: pd.DataFrame) -> pd.DataFrame:

@@ -58,7 +58,7 @@ def costs(results: Results) -> pd.DataFrame:
         table = read(Path(run.args["data_path"]))
         clusters = read_assignments(run.args["task"], table, Path(run.args["assignment_files_path"]))
         client_of = read_partition(run.path).participants.client_of
-        about = {"task": run.args["task"], "split": _split(run, table), "rand_seed": run.args["rand_seed"]}
+        about = {"task": run.args["task"], "type": _split(run, table), "rand_seed": run.args["rand_seed"]}
         of_partition = {
             "class": _alpha(client_of, table.labels),
             "cluster": _alpha(client_of, clusters),
@@ -100,8 +100,8 @@ def _alpha(client_of: np.ndarray, groups: np.ndarray) -> float:
 def by_split(table: pd.DataFrame) -> pd.DataFrame:
     """The `costs` of each partition over its seeds, as text: ranges of α, means, 95 % intervals of increases."""
     rows = []
-    for (task, split), part in table.groupby(["task", "split"], sort=False):
-        row = {"task": task, "split": split, "seeds": len(part)}
+    for (task, split), part in table.groupby(["task", "type"], sort=False):
+        row = {"task": task, "type": split, "seeds": len(part)}
         row |= {label: _range(part[name]) for name, label in BY.items() if name != SHARE}
         row[BY[SHARE]] = f"{round(part[SHARE].mean(), 2) + 0.0:.2f}"  # no -0.00
         for name in LOSSES:
@@ -122,7 +122,7 @@ def ranking(table: pd.DataFrame, cost: str = OWN) -> pd.DataFrame:
     """How each measure of `BY` ranks the costs, as text: Spearman's rank correlation over runs, and p of `permuted`."""
     rows = []
     for name, label in BY.items():
-        p = permuted(table[name], table[cost], table["task"] + table["split"])
+        p = permuted(table[name], table[cost], table["task"] + table["type"])
         correlation = rank_correlation(table[name], table[cost])
         rows.append({"measure": label, "runs": len(table), "rank correlation": f"{correlation:.2f}", "p": f"{p:.4f}"})
     return pd.DataFrame(rows)

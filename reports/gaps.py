@@ -41,7 +41,7 @@ _PHRASES = {
 def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     """The gaps in percent of runs with non-participating clients: a row per task, method, partition, alpha and setting.
 
-    Columns: task, method, split ("iid", "class", …), alpha (text, empty where it is not used), `more` (other arguments
+    Columns: task, method, type ("iid", "class", …), alpha (text, empty where it is not used), `more` (other arguments
     that tell rows apart which agree in these, as text), `rates` (a dictionary of the arguments that tell methods
     apart), `model` (of the participants: global or personal), seeds, and series by seed: `trivial`, the constant
     baseline's loss on non-participating clients' held-out images, `train`, `new` and `non_participating`, the three
@@ -56,19 +56,19 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     runs = runs[runs["unseen_test_loss"].notna()]
     for fixed, iid in random_settings(runs, ["task", "method"]):
         labels = {name: fixed.pop(name) for name in ("task", "method")}
-        rows.append(labels | {"split": _IID, "alpha": "", "more": fixed} | _of(iid, iid))
+        rows.append(labels | {"type": _IID, "alpha": "", "more": fixed} | _of(iid, iid))
     for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
         split, alpha = fixed.pop("type"), fixed.pop("alpha")
         labels = {name: fixed.pop(name) for name in ("task", "method")}
         assigned = by_seed(part)
         cells = {
-            "split": split.removesuffix("_based"),
+            "type": split.removesuffix("_based"),
             "alpha": f"α = {alpha:g}" if assigned_by_alpha(part, split) else "",
         }
         rows.append(labels | cells | {"more": fixed} | _of(assigned, iid))
     table = pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
     about, others = settings_of(table), [*dict.fromkeys(name for more in table["more"] for name in more)]
-    shown = differing(about, others, ["task", "method", "split", "alpha"])
+    shown = differing(about, others, ["task", "method", "type", "alpha"])
     rates = [name for name in between_methods(about, others) if name not in shown]
     return table.assign(
         more=[in_words({name: record.get(name, "") for name in shown}) for record in table["more"]],
@@ -108,7 +108,7 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for row in table.to_dict("records"):
         over_iid = increase(100 + row["participation"], 100 + row["of_iid"])
-        cells = {name: row[name] for name in ("task", "method", "split", "alpha", "more")} | row["rates"]
+        cells = {name: row[name] for name in ("task", "method", "type", "alpha", "more")} | row["rates"]
         cells |= {"model": row["model"], "seeds": len(row["seeds"]), "constant baseline": mean_text(row["trivial"], 4)}
         losses = {
             MEASURED_ON["train"]: "train",
@@ -121,7 +121,7 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
         cells |= {"constant baseline's gap, %": with_interval(row["by_itself"])}
         rows.append((cells | {"over IID's, %": with_interval(over_iid)}, over_iid, row["learnt"] == NO))
     text = judged_rows(_OF_SPLIT, rows).fillna("–")
-    text.loc[text["split"] == _IID, [_OF_SPLIT, "p, adjusted", "unadjusted"]] = ""
+    text.loc[text["type"] == _IID, [_OF_SPLIT, "p, adjusted", "unadjusted"]] = ""
     empty = [name for name in ("alpha", "more") if (text[name] == "").all()]
     return text.drop(columns=empty)
 
@@ -187,5 +187,5 @@ def _pairs(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str, Any]
     for row in records:
         for other in records:
             alike = all(row[name] == other[name] for name in ("task", "method", "alpha", "more"))
-            if alike and (row["split"], other["split"]) == ("embedding", "class"):
+            if alike and (row["type"], other["type"]) == ("embedding", "class"):
                 yield row, other

@@ -23,7 +23,7 @@ from utils.stage import key
 _MODELS = {"global": "", "personal": ", own models", "received": ", received"}
 _IID = "IID"
 _SPLITS = (_IID, "class", "embedding")  # the first in order; natural groups follow
-_ROW = ["data", "model", "split", "alpha"]
+_ROW = ["data", "model", "type", "alpha"]
 _TRIVIAL, _CENTRAL = "constant baseline", "central"
 _ZERO = [task.zero for task in TASKS.values() if task.zero]  # what predictions of zeros are called
 _ARGUMENT = "argument."
@@ -78,9 +78,9 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
     names = [name for name in part if name not in {"task", "seed", *_ROW} and not name.startswith(_ARGUMENT)]
     names = [name for name in names if part[name].notna().any()]
     # A constant baseline says the clients' arguments only where it is that of clients.
-    compared = part.assign(assigned=part["split"] != "")
+    compared = part.assign(assigned=part["type"] != "")
     arguments_of_methods = [name for name in part if name.startswith(_ARGUMENT)]
-    of_runs = part[(part["split"] != "") & (part["model"] != _TRIVIAL)].rename(columns={"model": "method"})
+    of_runs = part[(part["type"] != "") & (part["model"] != _TRIVIAL)].rename(columns={"model": "method"})
     shown = {
         *differing(compared, arguments_of_methods, ["model", "data", "assigned"]),
         *between_methods(of_runs, arguments_of_methods),
@@ -136,5 +136,5 @@ def _row(
     others = key(args).keys() - {"task", "method", "type", "alpha", "rand_seed"}
     names = others if only is None else others.intersection(only)
     further = {f"{_ARGUMENT}{name}": as_text(value) for name, value in args.items() if name in names}
-    row = {"task": args["task"], "data": data, "model": model, "split": split, "alpha": alpha}
+    row = {"task": args["task"], "data": data, "model": model, "type": split, "alpha": alpha}
     return {**row, "seed": args["rand_seed"], **further, **values}

@@ -94,7 +94,7 @@ _ALSO = {
     "iid": "partition type",
     "class": "partition type",
     "embedding": "partition type",
-    "split": "partition type",
+    "type": "partition type",
     "target share": "explained variance of the target",
     "data": "global test",
     "clusters": "cluster",

@@ -32,9 +32,9 @@ def noise_costs(runs: pd.DataFrame) -> pd.DataFrame:
     over = {"silent": Reference(private[private[_NOISE] == 0], alike), "iid": of_random(private, keys)}
     rows = []
     for row in compare(private, keys, over).to_dict("records"):
-        is_iid, means, more = row["split"] == "iid", row["means"], dict(row["more"])
+        is_iid, means, more = row["type"] == "iid", row["means"], dict(row["more"])
         noise = f"{more.pop(_NOISE):g}"
-        cells = {"task": row["task"], "method": row["method"], "split": "IID" if is_iid else row["split"]}
+        cells = {"task": row["task"], "method": row["method"], "type": "IID" if is_iid else row["type"]}
         cells |= {"α": "" if is_iid else f"{row['alpha']:g}"} | more
         cells |= {"noise": noise, "ε": f"{means['epsilon']:.3g}", "δ": f"{means['at_delta']:.2g}"}
         cells |= {"data": MEASURED_ON[row["images"]], "seeds": len(row["seeds"])}

@@ -43,7 +43,7 @@ def side_by_side(runs: pd.DataFrame) -> pd.DataFrame:
     of_class = both["type"] == "class_based"
     table = compare(both[~of_class], keys, {"iid": of_random(runs, keys), "class": Reference(both[of_class], alike)})
     named = {"loss": "embedding"} | {name: f"embedding_{name}" for name in ("value", "means")}
-    return table.rename(columns=named).drop(columns=["split", "has_alpha"], errors="ignore")
+    return table.rename(columns=named).drop(columns=["type", "has_alpha"], errors="ignore")
 
 
 def _named(row: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def methods(table: pd.DataFrame) -> pd.DataFrame:
     if table.empty or table.groupby("task")["method"].nunique().max() < 2:
         return pd.DataFrame()
     settings = settings_of(table)
-    rates = between_methods(settings, [name for name in settings if name not in {"task", "method", "split", "alpha"}])
+    rates = between_methods(settings, [name for name in settings if name not in {"task", "method", "type", "alpha"}])
     rows: dict[tuple, dict[str, Any]] = {}
     for row in table.to_dict("records"):
         about = _named(row, "task", "learnt", *rates)

@@ -186,6 +186,6 @@ def in_words(arguments: Mapping[str, Any]) -> str:
 
     Alpha may be text.
     """
-    formats = {"task": "{}", "method": "{}", "split": "partition by {}", "alpha": "α = {:g}"}
+    formats = {"task": "{}", "method": "{}", "type": "partition by {}", "alpha": "α = {:g}"}
     values = {name: float(value) if name == "alpha" else value for name, value in arguments.items() if value != ""}
     return ", ".join(formats.get(name, f"{name} {{}}").format(value) for name, value in values.items())

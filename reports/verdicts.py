@@ -106,13 +106,13 @@ def headlines(compared: pd.DataFrame, splits: pd.DataFrame) -> dict[str, list[st
     test where clients have models of their own. Cells may be text, as read from the tables' files.
     """
     sentences: dict[str, list[str]] = {}
-    others = splits if compared.empty or splits.empty else splits[~splits["split"].isin(COMPARED)]
+    others = splits if compared.empty or splits.empty else splits[~splits["type"].isin(COMPARED)]
     for table, wording in ((compared, _OF_VERDICTS), (others, _OF_SPLITS)):
         if table.empty:
             continue
         for heading, rows in _by_heading(table).items():
             telling_names = telling(rows, _keys(rows))
-            named = [name for name in _keys(rows) if name == "split" or name in telling_names]
+            named = [name for name in _keys(rows) if name == "type" or name in telling_names]
             sentences.setdefault(heading, []).extend(wording.sentence(row, named) for row in rows.to_dict("records"))
     return {heading: lines for heading, lines in sentences.items() if lines}
 

@@ -29,7 +29,7 @@ def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
     stays between 0 and 1. A dashed line shows central training's value. The panels of a task share their scale.
     """
     tasks = list(dict.fromkeys(progress["task"]))
-    splits = progress[["split", "alpha"]].drop_duplicates().sort_values(["split", "alpha"], kind="stable")
+    splits = progress[["type", "alpha"]].drop_duplicates().sort_values(["type", "alpha"], kind="stable")
     columns = [*splits.itertuples(index=False, name=None)]
     size = (max(_NARROW * len(columns) + 0.9, 5.0), 2 * _LOW * len(tasks) + 1.0)
     figure = Figure(size, layout="constrained")
@@ -43,7 +43,7 @@ def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
             axis.sharey(axes[row - row % 2, 0])
             axis.axhline(of_task["central"].mean(), color="#555555", ls="--", lw=1.0, label=_CENTRAL)
             same = of_task["alpha"].isna() if np.isnan(alpha) else of_task["alpha"] == alpha
-            for name, part in of_task[same & (of_task["split"] == split)].groupby("line", sort=False):
+            for name, part in of_task[same & (of_task["type"] == split)].groupby("line", sort=False):
                 # The batches of a round differ between seeds; the line goes through the means of both coordinates.
                 by_round = part.groupby("round")
                 at, mean = by_round[unit].mean(), by_round["value"].mean()

@@ -43,7 +43,7 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
     table = table.assign(setting=_setting_names(table))
     tasks, parts = in_order(table["task"]), [name for name in MEASURED_ON if name in set(table["images"])]
     places, ticks = _places(table)
-    colours = _colours(table["split"])
+    colours = _colours(table["type"])
     height = _INCHES * (max(places.values()) + 1) + 0.5
     width = max(2.6 * len(parts) + 2.4, 6.6)  # what title and legend take
     figure = Figure((width, height * len(tasks) + 1.2), layout="constrained")
@@ -51,7 +51,7 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
     for row, task in enumerate(tasks):
         for axis, images in zip(axes[row], parts, strict=True):
             shown = table[(table["task"] == task) & (table["images"] == images)].to_dict("records")
-            _panel(axis, [(places[entry["setting"], entry["split"]], entry) for entry in shown], colours)
+            _panel(axis, [(places[entry["setting"], entry["type"]], entry) for entry in shown], colours)
             axis.set_yticks([*ticks.values()], [*ticks])
             axis.set(ylim=(max(places.values()) + 0.5, -0.5), title=fill(MEASURED_ON[images], 20) if row == 0 else "")
             axis.set_xlabel("increase, %" if row == len(tasks) - 1 else "")
@@ -66,7 +66,7 @@ def _setting_names(table: pd.DataFrame) -> list[str]:
     """The method, alpha and what else differs of each row, in lines that leave room for the bars."""
     settings_of_rows = settings_of(table)
     shown = [
-        name for name in telling(settings_of_rows, list(settings_of_rows)) if name not in {"task", "method", "split"}
+        name for name in telling(settings_of_rows, list(settings_of_rows)) if name not in {"task", "method", "type"}
     ]
     settings = [in_words({name: record[name] for name in shown}) for record in settings_of_rows.to_dict("records")]
     methods = map(method_label, table["method"])
@@ -79,7 +79,7 @@ def _places(table: pd.DataFrame) -> tuple[dict[tuple[str, str], float], dict[str
     ticks: dict[str, float] = {}
     at = 0.0
     for setting, part in table.groupby("setting", sort=False):
-        splits = [*dict.fromkeys(part["split"])]
+        splits = [*dict.fromkeys(part["type"])]
         # A name of several lines needs the room of as many bars.
         room = max(len(splits) * _BAR, 0.45 * (1 + str(setting).count("\n")))
         start = at + (room - len(splits) * _BAR) / 2
@@ -100,7 +100,7 @@ def _panel(axis: Axes, bars: Sequence[tuple[float, Mapping[str, Any]]], colours:
     """Draw a panel's bars at their heights; its axis shows 0 and all seeds."""
     seen, intervals = [0.0], []
     for place, row in bars:
-        for values, interval in _bar(axis, place, row, colours[row["split"]]):
+        for values, interval in _bar(axis, place, row, colours[row["type"]]):
             seen.extend(values)
             intervals.append((place, *interval))
     axis.axvline(0, color="black", lw=0.8)

@@ -75,7 +75,7 @@ def gaps(table: pd.DataFrame, path: Path) -> Path:
         if ((table["task"] == task) & (table["method"] == method)).any()
     ]
     steps = sorted({n for after in table["after"] for n in after})
-    settings = list(dict.fromkeys(zip(table["split"], table["alpha"], table["more"], strict=True)))
+    settings = list(dict.fromkeys(zip(table["type"], table["alpha"], table["more"], strict=True)))
     colours = dict(zip(settings, _colours(settings), strict=True))
     n_columns = 2 if steps else 1
     figure = Figure((5.2 * n_columns, 2.5 * len(rows) + 1.2), layout="constrained")
@@ -83,7 +83,7 @@ def gaps(table: pd.DataFrame, path: Path) -> Path:
     for row, (task, method) in enumerate(rows):
         part = table[(table["task"] == task) & (table["method"] == method)].to_dict("records")
         for i, record in enumerate(part):
-            setting = record["split"], record["alpha"], record["more"]
+            setting = record["type"], record["alpha"], record["more"]
             label = ", ".join(str(word) for word in setting if word != "")
             apart = 0.7 * ((i + 0.5) / len(part) - 0.5)
             of_gaps = [record["out-of-sample"], record["participation"]]

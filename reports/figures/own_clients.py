@@ -70,13 +70,13 @@ def costs_by_alpha(costs: pd.DataFrame, cost: str, path: Path, measures: Mapping
 
 def _row(axes: Sequence[Axes], costs: pd.DataFrame, cost: str, measures: Mapping[str, str]) -> None:
     """The runs of one task, a panel per measure."""
-    splits = list(dict.fromkeys(costs["split"]))
+    splits = list(dict.fromkeys(costs["type"]))
     for axis, (name, label) in zip(axes, measures.items(), strict=True):
         values = costs[name]
         logarithmic = bool((values > 1).any())  # shares are at most 1
         most = 3 * max([*values[np.isfinite(values)], _FURTHEST])
         for split, colour in zip(splits, palette(len(splits)), strict=True):
-            own = costs["split"] == split
+            own = costs["type"] == split
             axis.plot(
                 values[own].clip(upper=most if logarithmic else None),
                 costs[cost][own],

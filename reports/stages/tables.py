@@ -68,7 +68,7 @@ def report_splits(runs: pd.DataFrame, folder: Path) -> None:
     if not (by_method := methods(splits)).empty:
         write_table(by_method, folder / "methods")
     judged = _report_comparison(compared, folder)
-    others = text if compared.empty else text[~text["split"].isin(COMPARED)]
+    others = text if compared.empty else text[~text["type"].isin(COMPARED)]
     if not others.empty:
         print(f"{titled('what partitions cost over IID', others, before_seeds(others), f'{folder}/splits.md')}\n")
     print(f"figure in {draw(splits, folder / 'comparison.png')}\n")

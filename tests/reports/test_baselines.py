@@ -29,7 +29,7 @@ def test_losses_are_compared_seed_by_seed_within_a_split() -> None:
     runs = [run("fedavg", loss, seed) for seed, loss in enumerate((1.0, 2.0, 9.0))]
     runs += [run("fedprox", 2.6, 1), run("fedprox", 1.1, 0)]
     runs += [run(method, loss, kind="class_based") for method, loss in (("fedprox", 3.0), ("fedavg", 2.0))]
-    of_class, iid = over_baseline(pd.DataFrame(runs), "method", "fedavg").sort_values("split").to_dict("records")
+    of_class, iid = over_baseline(pd.DataFrame(runs), "method", "fedavg").sort_values("type").to_dict("records")
     # Ratios of 1.1 and 1.3, whose mean is the root of 1.43; seed 2 has no partner.
     assert iid["over fedavg, %"].startswith("+19.6 [") and iid["seeds"] == 2
     assert (iid["loss"], iid["method"], iid["alpha"]) == ("1.8500 ± 1.0607", "fedprox", "")

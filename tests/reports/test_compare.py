@@ -26,7 +26,7 @@ def test_each_run_has_a_partner_of_its_seed_in_every_reference() -> None:
     assigned = runs[runs["type"] == "class_based"]
     first, second = compare(assigned, keys, {"iid": of_random(runs, keys), "fedavg": fedavg}).to_dict("records")
     # The IID runs serve whatever their alpha; seed 2 has none, and FedProx none at all.
-    assert (first["method"], first["split"], first["seeds"]) == ("fedavg", "class", [0, 1, 2])
+    assert (first["method"], first["type"], first["seeds"]) == ("fedavg", "class", [0, 1, 2])
     assert first["loss"].tolist() == [1.5, 2.4, 8.0] and first["fedavg"].tolist() == first["loss"].tolist()
     assert first["over_iid"] == pytest.approx([50.0, 20.0, np.nan], nan_ok=True)
     assert (first["means"]["emd"], first["fedavg_means"]["emd"], first["learnt"]) == (3.0, 3.0, "yes")

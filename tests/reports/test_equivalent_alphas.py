@@ -51,7 +51,7 @@ def test_costs_are_over_the_iid_run_and_alphas_those_of_the_saved_clients(
     finish_split(tmp_path, table, "class_based", 1.2, table.labels, 1)
     finish_split(tmp_path, table, "class_based", 9.0, table.labels, 2)  # whose seed has no IID run
     found = costs(Results(tmp_path))
-    assert found["split"].tolist() == ["class, α = 0.5"] * 2
+    assert found["type"].tolist() == ["class, α = 0.5"] * 2
     assert found["train_loss"].tolist() == found["test_loss"].tolist() == pytest.approx([50.0, 20.0])
     assert found["test_loss_iid"].tolist() == [2.0, 2.0] and found["test_loss_split"].tolist() == [3.0, 2.4]
     assert found["train_loss_constant"].tolist() == [4.0, 4.0]
@@ -59,7 +59,7 @@ def test_costs_are_over_the_iid_run_and_alphas_those_of_the_saved_clients(
     assert found["target_variance_share"].tolist() == [1.5, 1.2]
     finish_split(tmp_path, table, "efficientnet_lite0_based", 1.4, table.labels, 0)  # clusters of these features
     finish_split(tmp_path, table, "building_based", 1.3, table.labels, 0)
-    assert {*costs(Results(tmp_path))["split"]} == {"class, α = 0.5", "cluster, α = 0.5", "building, α = 0.5"}
+    assert {*costs(Results(tmp_path))["type"]} == {"class, α = 0.5", "cluster, α = 0.5", "building, α = 0.5"}
     by_share = ranking(found).set_index("measure").loc["target share between clients"]
     assert by_share["rank correlation"] == "1.00" and by_share["runs"] == 2
     [row] = by_split(found).to_dict("records")

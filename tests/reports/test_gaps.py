@@ -67,7 +67,7 @@ def write_all(write: Write, **more: object) -> None:
 
 def test_gaps_are_increases_from_one_kind_of_images_to_the_next(tmp_path: Path, write: Write) -> None:
     write_all(write)
-    table = g.gaps(read_runs(Results(tmp_path))).set_index("split")
+    table = g.gaps(read_runs(Results(tmp_path))).set_index("type")
     assert list(table.index) == ["iid", "class", "embedding"]  # IID runs stand once
     of_class = table.loc["class"]
     assert of_class["out-of-sample"].tolist() == pytest.approx([50.0] * 3)
@@ -88,7 +88,7 @@ def test_clients_without_held_out_images_have_no_part_in_the_out_of_sample_gap(t
 
 def test_table_has_losses_gaps_and_what_the_gap_is_over_iids(tmp_path: Path, write: Write) -> None:
     write_all(write)
-    text = g.gap_table(g.gaps(read_runs(Results(tmp_path)))).set_index("split")
+    text = g.gap_table(g.gaps(read_runs(Results(tmp_path)))).set_index("type")
     assert text.loc["class", "client test"] == "1.5000 ± 0.0000"
     assert text.loc["class", "participation gap, %"] == with_interval([10.0, 21.0, -1.0])
     assert text.loc["class", "over IID's, %"] == text.loc["class", "participation gap, %"]  # IID has none
@@ -123,7 +123,7 @@ def test_settings_are_not_mixed_and_each_has_its_own_iid_runs(tmp_path: Path, wr
         write("iid", seed, (1.0, 1.0, 2.0), adapt_train="head")
         write("embedding_based", seed, (1.0, 1.0, 3.0), adapt_train="head")
     table = g.gaps(read_runs(Results(tmp_path)))
-    head = table[table["more"] == "adapt_train head"].set_index("split")
+    head = table[table["more"] == "adapt_train head"].set_index("type")
     assert list(head.index) == ["iid", "embedding"]
     assert head.loc["embedding", "of_iid"].tolist() == pytest.approx([100.0] * 3)
     assert head.loc["embedding", "participation"].tolist() == pytest.approx([200.0] * 3)
@@ -135,7 +135,7 @@ def test_gaps_of_personal_models_are_called_so(tmp_path: Path, write: Write, cap
         for kind, non_participating in (("iid", 0.5), ("class_based", 0.6), ("embedding_based", 0.75)):
             write(kind, seed, (1.0, 1.2, non_participating), own=(0.4, 0.5), method="fedrep")
     g.report_gaps(read_runs(Results(tmp_path)), tmp_path / "tables")
-    text = pd.read_csv(tmp_path / "tables/gaps.csv").set_index(["method", "split"])
+    text = pd.read_csv(tmp_path / "tables/gaps.csv").set_index(["method", "type"])
     assert dict(zip(text.index, text["model"], strict=True)) == {
         (method, split): model
         for method, model in (("fedavg", "global"), ("fedrep", "personal"))
@@ -176,7 +176,7 @@ def test_an_argument_that_goes_with_the_split_is_not_said(tmp_path: Path, write:
     assert set(g.gaps(read_runs(Results(tmp_path)))["more"]) == {""}
     write("class_based", 0, (1.0, 1.5, 1.6), partition="split_groups", shards=2)
     table = g.gaps(read_runs(Results(tmp_path)))
-    assert table.loc[table["split"] == "class", "more"].tolist() == ["", "shards 2", ""]
+    assert table.loc[table["type"] == "class", "more"].tolist() == ["", "shards 2", ""]
 
 
 def test_a_table_without_columns_may_have_no_records(
@@ -202,14 +202,14 @@ def test_runs_without_non_participating_clients_have_no_gaps(
 def test_random_splits_alone_have_a_table(tmp_path: Path, write: Write) -> None:
     write("iid", 0, (1.0, 1.2, 1.5))
     table = g.gaps(read_runs(Results(tmp_path)))
-    assert table["split"].tolist() == ["iid"] and g.gap_verdicts(table).empty
+    assert table["type"].tolist() == ["iid"] and g.gap_verdicts(table).empty
     assert g.gap_table(table)["participation gap, %"].tolist() == ["+25.0"]
 
 
 def test_every_random_split_has_a_row_whatever_else_was_assigned(tmp_path: Path, write: Write) -> None:
     def rows() -> list[tuple]:
         table = g.gaps(read_runs(Results(tmp_path)))
-        said = table[["task", "split", "more"]].itertuples(index=False, name=None)
+        said = table[["task", "type", "more"]].itertuples(index=False, name=None)
         return [(*row, *gap) for row, gap in zip(said, table["participation"].map(list), strict=True)]
 
     write("iid", 0, (1.0, 1.0, 2.0), init_lr=0.1)

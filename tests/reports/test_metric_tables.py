@@ -59,7 +59,7 @@ def test_rows_stand_in_order_with_means_over_seeds(tmp_path: Path, write: Write)
             federated(write, kind, own + seed, seed=seed)
         central = {"test": {"loss": 0.5 + seed, "mae": 0.25}, "trivial": {"loss": 8.0, "mae": 4.0}}
         write("train_centralized", {"rand_seed": seed}, central)
-    rows = rows_of(tmp_path, "data", "model", "split", "alpha", "seeds", "loss", "mae")
+    rows = rows_of(tmp_path, "data", "model", "type", "alpha", "seeds", "loss", "mae")
     of_two = [2, "8.0000 ± 0.0000", "4.0000 ± 0.0000"]
     # Of values that differ by one the deviation is 0.7071, of halves 0.3536.
     assert rows == [
@@ -86,7 +86,7 @@ def test_trivial_predictor_of_clients_is_that_of_their_split(tmp_path: Path, wri
         federated(write, "class_based", 1.0, seed=seed, trivial=2.0 + seed)
         for steps in (20, 40):
             federated(write, "embedding_based", 1.0, seed=seed, trivial=6.0 + seed, sgd_per_epoch=steps)
-    rows = rows_of(tmp_path, "data", "model", "split", "sgd_per_epoch", "seeds", "loss")
+    rows = rows_of(tmp_path, "data", "model", "type", "sgd_per_epoch", "seeds", "loss")
     assert [row[:1] + row[2:] for row in rows if row[1] == "constant baseline"] == [
         ["client train", "class", "", 2, "2.5000 ± 0.7071"],
         ["client train", "embedding", "", 2, "6.5000 ± 0.7071"],
@@ -128,7 +128,7 @@ def test_non_participating_clients_make_the_trivial_predictor_that_of_a_split(tm
     for kind in ("class_based", "embedding_based"):
         federated(write, kind, 1.0, non_participating_clients=5)
     write("train_centralized", {}, {"test": {"loss": 1.0, "mae": 0.5}, "trivial": {"loss": 8.0, "mae": 4.0}})
-    rows = rows_of(tmp_path, "data", "model", "split")
+    rows = rows_of(tmp_path, "data", "model", "type")
     assert [row[2] for row in rows if row[:2] == ["global test", "constant baseline"]] == ["", "class", "embedding"]
 
 
@@ -148,7 +148,7 @@ def test_arguments_that_all_runs_share_are_no_columns(tmp_path: Path, write: Wri
         columns = [*metric_table(read_metrics(Results(tmp_path)), "normal")]
         measured = ["seeds", "loss", "mae"]
         more = [] if non_participating else ["non_participating_clients"]
-        assert columns == ["data", "model", "split", "alpha", *more, *measured]
+        assert columns == ["data", "model", "type", "alpha", *more, *measured]
 
 
 def test_rates_that_tell_methods_apart_are_columns(tmp_path: Path, write: Write) -> None:
@@ -166,7 +166,7 @@ def test_rates_that_tell_methods_apart_are_columns(tmp_path: Path, write: Write)
 def test_natural_groups_stand_behind_the_other_splits(tmp_path: Path, write: Write) -> None:
     for kind in ("user_id_based", "domain_based", "embedding_based", "iid"):
         federated(write, kind, 1.0)
-    rows = rows_of(tmp_path, "data", "model", "split")
+    rows = rows_of(tmp_path, "data", "model", "type")
     splits = [row[2] for row in rows if row[:2] == ["global test", "fedavg"]]
     assert splits == ["IID", "embedding", "domain", "user_id"]
 

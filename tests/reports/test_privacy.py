@@ -49,7 +49,7 @@ def runs(tmp_path: Path) -> Path:
 
 def test_noise_costs_are_over_the_same_seeds_without_noise_and_over_iid_with_it(runs: Path) -> None:
     table = noise_costs(read_runs(Results(runs)))
-    own = table[table["data"] == "client train"].set_index(["split", "noise"])
+    own = table[table["data"] == "client train"].set_index(["type", "noise"])
     assert list(own.loc["embedding"].index) == ["0", "0.1", "1"] and set(own["seeds"]) == {2}
     assert own.loc[("embedding", "1"), ["ε", "δ", "α"]].tolist() == ["20", "0.001", "0.1"]
     assert own.loc[("IID", "0"), ["ε", "α"]].tolist() == ["inf", ""]

@@ -115,7 +115,7 @@ def test_methods_stand_below_each_other_beside_all_tasks(tmp_path: Path, write_r
     write_three(write_run, 0, (3.0, 3.3, 3.9), method="fedprox", task="reshading")
     table = side_by_side(read_runs(Results(tmp_path)))
     said = methods(splits_over_iid(read_runs(Results(tmp_path))))
-    keys = said[["data", "method", "split"]].itertuples(index=False, name=None)
+    keys = said[["data", "method", "type"]].itertuples(index=False, name=None)
     assert list(keys) == [*product(("client train", "global test"), ("fedavg", "fedprox"), ("class", "embedding"))]
     of_class, embedding = said.iloc[2], said.iloc[3]
     assert [of_class[f"normal, {loss}"] for loss in ("constant baseline", "IID", "loss")] == [
@@ -261,7 +261,7 @@ def test_rates_stand_beside_each_tasks_losses_where_methods_have_a_row_for_all_t
     write_rates(write_run)
     for method, rate in (("fedavg", 0.5), ("fedadam", 0.25)):
         write_three(write_run, 0, (1.0, 1.1, 1.5), method=method, task="reshading", init_lr=rate)
-    table = methods(splits_over_iid(read_runs(Results(tmp_path)))).query('data == "global test" and split == "class"')
+    table = methods(splits_over_iid(read_runs(Results(tmp_path)))).query('data == "global test" and type == "class"')
     rates = ["normal, init_lr", "normal, server_lr", "reshading, init_lr"]
     assert table.set_index("method")[rates].T.to_dict("list") == {
         "fedadam": ["0.01", "0.3", "0.25"],
@@ -363,11 +363,11 @@ def test_every_kind_of_split_over_iid(tmp_path: Path, write_run: Write) -> None:
     write_run("class_based", 3.0, seed=1, partition="equal_size", n_clients=4, alpha=10.0)
     write_run("class_based", 3.0, seed=1, partition="equal_size", n_clients=8, alpha=10.0)
     rows = splits_table(splits_over_iid(read_runs(Results(tmp_path)))).to_dict("records")
-    assert [(row["split"], row["n_clients"], row["data"]) for row in rows] == [
+    assert [(row["type"], row["n_clients"], row["data"]) for row in rows] == [
         ("class", "4", "client train"), ("class", "4", "global test"), ("class", "8", "client train"),
         ("class", "8", "global test"), ("domain", "4", "client train"), ("domain", "4", "global test"),
     ]  # fmt: skip
-    own = {(row["split"], row["n_clients"]): row for row in rows if row["data"] == "client train"}
+    own = {(row["type"], row["n_clients"]): row for row in rows if row["data"] == "client train"}
     assert {key: (row["alpha"], row["seeds"], row["IID"], row["over IID, %"]) for key, row in own.items()} == {
         ("class", "4"): ("10", 1, "2.0000", "+50.0"),
         ("class", "8"): ("10", 1, "–", "–"),
@@ -386,7 +386,7 @@ def test_an_argument_of_one_rule_is_blank_in_rows_of_another(
         for kind in ("class_based", "embedding_based"):
             write_run(kind, loss, **rule)
     runs = read_runs(Results(tmp_path))
-    costs = splits_table(splits_over_iid(runs)).drop_duplicates(["split", "partition"])
+    costs = splits_table(splits_over_iid(runs)).drop_duplicates(["type", "partition"])
     assert costs[["partition", "shards_per_client"]].to_numpy().tolist() == [["paper", ""], ["shards", "2"]] * 2
     own = table_of(tmp_path).drop_duplicates("partition")
     assert own[["partition", "shards_per_client"]].to_numpy().tolist() == [["paper", ""], ["shards", "2"]]
@@ -403,7 +403,7 @@ def test_tables_need_no_class_split(
     make_tables.main()
     assert "what partitions cost over IID" in capsys.readouterr().out
     written = pd.read_csv(tmp_path / "tables" / "splits.csv")
-    assert written["split"].tolist() == ["site", "site"] and not (tmp_path / "tables" / "comparison.csv").exists()
+    assert written["type"].tolist() == ["site", "site"] and not (tmp_path / "tables" / "comparison.csv").exists()
 
 
 # What cannot be compared
@@ -484,7 +484,7 @@ def test_splits_by_clusters_of_other_features_stand_apart(write_run: Write, tmp_
     write_run("embedding_based", 1.5, features="model")
     write_run("embedding_based", 2.0, features="target")
     found = splits_table(splits_over_iid(read_runs(Results(tmp_path))))
-    assert found[found["data"] == MEASURED_ON["train"]].set_index("split")["over IID, %"].to_dict() == {
+    assert found[found["data"] == MEASURED_ON["train"]].set_index("type")["over IID, %"].to_dict() == {
         "embedding": "+50.0",
         "target": "+100.0",
     }

@@ -129,16 +129,16 @@ def test_no_verdict_where_the_iid_runs_have_not_learnt() -> None:
 
 
 def test_splits_by_natural_groups_are_put_into_words_beside_iid() -> None:
-    text = {"task": "normal", "method": "fedavg", "split": "domain", "alpha": "", "model": "global", "learnt": "yes",
+    text = {"task": "normal", "method": "fedavg", "type": "domain", "alpha": "", "model": "global", "learnt": "yes",
             "constant baseline": "4.0", "IID": "1.0 ± 0.1", "over IID, %": "+20.0 [+10.0, +30.0]", "metric": "accuracy",
             "metric, IID": "0.5", "metric, partition": "0.375", "seeds": "5", "p, adjusted": "0.010",
             "loss over IID's (margin ±2 %)": "higher"}  # fmt: skip
-    names = ["task", "method", "split", "alpha", "model", "data"]
+    names = ["task", "method", "type", "alpha", "model", "data"]
     splits = pd.DataFrame(
         [
             text | {"data": "global test"},
             text | {"data": "client train", "learnt": "by heart"},
-            text | {"data": "global test", "split": "class", "alpha": "0.1"},
+            text | {"data": "global test", "type": "class", "alpha": "0.1"},
         ]
     )
     splits = splits[[*names, *(name for name in splits if name not in names)]]

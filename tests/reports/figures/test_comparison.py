@@ -28,7 +28,7 @@ NAN = float("nan")
 def row(split: str, loss: Sequence[float], iid: Sequence[float], **more: Any) -> dict[str, Any]:
     """A row as `reports.splits.splits_over_iid` makes them."""
     about = {"task": "normal", "method": "fedavg", "alpha": 0.1, "more": {}, "images": "train", "model": "global"}
-    about |= {"split": split, "learnt": "yes", "loss": np.array(loss, float), "iid": np.array(iid, float)}
+    about |= {"type": split, "learnt": "yes", "loss": np.array(loss, float), "iid": np.array(iid, float)}
     about["over_iid"] = increase(about["loss"], about["iid"])
     return about | {name: np.ones(len(loss)) for name in ("trivial", "iid_trivial")} | more
 
@@ -88,14 +88,14 @@ def test_bars_and_their_ends_are_the_numbers_of_the_table(drawn: list[Figure]) -
         ("normal", 0.1, "test"): ([3.0, 3.2, 3.4], [2.5, 2.6, 2.6], [2.0, 2.0, 2.0]),
     })  # fmt: skip
     comparison(table, Path())
-    text = increases(table).set_index(["task", "split", "data"])
+    text = increases(table).set_index(["task", "type", "data"])
     panels = np.array(drawn[0].axes).reshape(2, 2)
     for (at, task), (column, images) in product(enumerate(("normal", "reshading")), enumerate(("train", "test"))):
         axis = panels[at, column]
         containers = iter(bars(axis))
         for alpha, split in product((0.1, 10.0), COLOURS):
             chosen = (table["task"] == task) & (table["alpha"] == alpha) & (table["images"] == images)
-            for record in table[chosen & (table["split"] == split)].to_dict("records"):
+            for record in table[chosen & (table["type"] == split)].to_dict("records"):
                 bar = next(containers)
                 (low, _), (high, _) = interval_of(bar)[0]
                 drawn_words = f"{bar.patches[0].get_width():+.1f} [{low:+.1f}, {high:+.1f}]"

@@ -44,7 +44,7 @@ def test_curve_over_steps_has_every_part_that_counts(drawn: list[Figure], tmp_pa
 
 def test_both_gaps_and_the_curve_have_means_over_seeds(drawn: list[Figure], tmp_path: Path) -> None:
     def row(split: str, gap: float, after: dict[int, np.ndarray]) -> dict[str, object]:
-        about = {"task": "normal", "method": "fedavg", "split": split, "alpha": "", "more": ""}
+        about = {"task": "normal", "method": "fedavg", "type": split, "alpha": "", "more": ""}
         return about | {"out-of-sample": np.full(3, 7.0), "participation": np.full(3, gap), "after": after}
 
     table = pd.DataFrame([row("iid", 0.0, {5: np.full(3, -1.0)}), row("embedding", 20.0, {5: np.full(3, 4.0)})])

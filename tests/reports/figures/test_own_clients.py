@@ -45,7 +45,7 @@ def test_costs_by_alpha(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     splits = ["class, α = 1", "class, α = 1", "domain", "class, α = 2"]
     alphas, shares = [1.0, 2.0, np.inf, 2.0], [0.5, 0.4, 0.0, 0.1]
     costs = pd.DataFrame(
-        {"task": ["photos"] * 3 + ["digits"], "split": splits, "loss": [50.0, 300.0, 20.0, 5.0]}
+        {"task": ["photos"] * 3 + ["digits"], "type": splits, "loss": [50.0, 300.0, 20.0, 5.0]}
         | {"class": alphas, "share": shares}
     )
     path, measures = tmp_path / "costs.png", {"class": "α by class", "share": "target share"}
