@@ -191,7 +191,7 @@ def test_folders_of_no_part_and_other_endings_are_said(coco: Path, capsys: pytes
 def test_one_id_with_two_names_is_refused(coco: Path) -> None:
     path = coco / "annotations" / "instances_val2017.json"
     path.write_text(path.read_text().replace("toothbrush", "comb"))
-    with pytest.raises(UserError, match="category 90 is 'comb' here and 'toothbrush' in another part"):
+    with pytest.raises(UserError, match="category 90 is 'comb' here and 'toothbrush' in another split"):
         select("coco", coco)
 
 
