@@ -291,7 +291,7 @@ def test_clients_side_by_side_are_bounded_alike(tmp_path: Path) -> None:
             {"importance_reweighting": "class", "importance_target": "uniform", "importance_bound": 4.0},
             "tell which classes anybody has; omit the bound",
         ),
-        ("fedavg", {"importance_reweighting": "cluster"}, "found in all clients' images"),
+        ("fedavg", {"importance_reweighting": "cluster"}, "made from all clients' images"),
         ("fedavg", {"client_sampling": "size"}, "no account covers --client_sampling size"),
         ("fedavg", {"virtual_client_size": 8}, "no account covers --client_sampling systematic"),
     ],
