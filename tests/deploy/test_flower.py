@@ -106,6 +106,6 @@ def test_the_docs_name_releases_that_the_requirements_allow() -> None:
         each for each in (ROOT / "requirements-flower.txt").read_text().splitlines() if each.startswith("flwr>")
     )
     allowed = SpecifierSet(line.partition("#")[0].strip().removeprefix("flwr"))
-    [named] = re.findall(r"the releases (\S+) and (\S+) of Flower", (ROOT / "docs" / "deployment.md").read_text())
+    [named] = re.findall(r"for Flower (\S+) and (\S+?),", (ROOT / "docs" / "deployment.md").read_text())
     assert all(map(allowed.contains, named))
     assert f"flwr=={named[0]}\n" in (ROOT / "constraints.txt").read_text()

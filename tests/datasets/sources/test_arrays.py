@@ -123,7 +123,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, arrays: dict[str, np.ndarr
 def test_a_file_of_no_part_beside_others_is_refused(tmp_path: Path) -> None:
     for name in ("train", "test", "more"):
         np.savez(tmp_path / f"{name}.npz", x=X, y=Y)
-    with pytest.raises(UserError, match=r"more\.npz: x names no part"):
+    with pytest.raises(UserError, match=r"more\.npz: x names no split"):
         find("arrays", tmp_path)
 
 

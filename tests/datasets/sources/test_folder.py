@@ -116,14 +116,14 @@ def test_names_that_the_table_cannot_hold_are_left_out(tmp_path: Path) -> None:
     "names, reason",
     [
         ([], "no image in the layout"),
-        (["a.jpg"], "no image in the layout .* commonest fault, 1 of 1: 'a.jpg': lies in no folder"),
+        (["a.jpg"], "no image in the layout .* commonest error, 1 of 1: 'a.jpg': is in no folder"),
         (["a/1.jpg", "b/c/2.jpg"], "a/1.jpg and b/c/2.jpg lie at different depths"),
         (["train/a/1.jpg", "test/b/c/2.jpg"], "train/a/1.jpg and test/b/c/2.jpg lie at different depths"),
         (["a/b/c/1.jpg"], "a/b/c/1.jpg lies too deep"),
         (["train/a/b/c/1.jpg"], "train/a/b/c/1.jpg lies too deep"),
         (["train/a/1.jpg", "photo/a/1.jpg"], "train/ is called like a split and photo/ beside it is not"),
-        (["train/1.jpg", "test/2.jpg"], "train/1.jpg|test/2.jpg: a class is called like a part"),
-        (["dog/train/1.jpg", "cat/test/2.jpg"], "a class is called like a part"),
+        (["train/1.jpg", "test/2.jpg"], "train/1.jpg|test/2.jpg: a class is called like a split"),
+        (["dog/train/1.jpg", "cat/test/2.jpg"], "a class is called like a split"),
     ],
 )
 def test_unclear_folders_are_refused(tmp_path: Path, names: list[str], reason: str) -> None:

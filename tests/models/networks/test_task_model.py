@@ -236,7 +236,7 @@ def test_what_cannot_be_trained_is_said_before_it_is_saved(tmp_path: Path, monke
     assert not list(tmp_path.iterdir())
     monkeypatch.setitem(ENCODERS, "tiny", EncoderEntry(lambda _: Cropping(16), decoder="linear"))
     said = make_initial_model(tmp_path / "model.safetensors", config, 0).splitlines()
-    assert said[0] == "--encoder tiny never sees 3.1% of the pixels, at the borders"
+    assert said[0] == "--encoder tiny leaves out 3.1% of the pixels, at the borders"
 
 
 def test_trying_a_model_leaves_weights_and_random_numbers(tmp_path: Path) -> None:
