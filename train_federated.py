@@ -15,19 +15,19 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     from datasets.tasks import TASKS
     from models.networks.parts import TRAINS
     from network.choices import add_choices, resolve_choices
-    from network.partition.settings import add_split, resolve_split
+    from network.partition.settings import add_partition_settings, resolve_partition_settings
     from network.settings import add_federation, resolve_federation
     from utils.arguments import with_defaults
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
     add_shared(parser, "start_warm", "trained_model_dir")
-    add_split(parser)
+    add_partition_settings(parser)
     add_federation(parser)
     add_choices(parser)
     add_shared(parser, "plot_distribution")
     add_stage(parser, "continue the newest run with these arguments", "round")
-    config = resolve_split(resolve_choices(resolve_federation(vars(parser.parse_args(words)))))
+    config = resolve_partition_settings(resolve_choices(resolve_federation(vars(parser.parse_args(words)))))
     return Namespace(**with_defaults(config, TRAINS, "train"))
 
 
@@ -47,7 +47,7 @@ def main() -> None:
     from network.partition.assigning import check_unchanged
     from network.partition.held_out import held_out_of
     from network.partition.resolve import resolve_partition
-    from network.partition.settings import SplitSettings
+    from network.partition.settings import PartitionSettings
     from network.privacy import privacy_of
     from network.provenance import provenance
     from network.settings import AdaptSettings, check_adaptation
@@ -64,7 +64,7 @@ def main() -> None:
     check = partial(federation.check_table, task=args.task, shortened=args.test_mode)
     data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
     set_threads(model, data, args.batch_size)
-    partition, split = resolve_partition(SplitSettings.from_config(vars(args)), data)
+    partition, split = resolve_partition(PartitionSettings.from_config(vars(args)), data)
     check_adaptation(args.adapt_steps, partition.n_non_participating)
     federation.check(model.task, partition.participants.n_clients)
     privacy_of(federation, partition.participants.n_clients)  # before a run is begun: it refuses, too

@@ -28,7 +28,7 @@ _OUT, _PART = ("tested_train_loss", "local_test_loss"), ("local_test_loss", "uns
 _ADAPTED = re.compile(r"adapted_(\d+)_loss")
 _IID, _OVER = "iid", "embedding over class, %"
 _VERDICT = f"participation gap under the embedding partition (margin ±{MARGIN:g} %)"
-_OF_SPLIT = f"participation gap over IID's (margin ±{MARGIN:g} %)"
+_OF_TYPE = f"participation gap over IID's (margin ±{MARGIN:g} %)"
 _PHRASES = {
     "higher": "the embedding-based partition opens a larger participation gap than the class-based one",
     "lower": "the embedding-based partition opens a smaller participation gap than the class-based one",
@@ -120,8 +120,8 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
         cells |= {f"after {counted(n, 'step')}, %": with_interval(of) for n, of in row["after"].items()}
         cells |= {"constant baseline's gap, %": with_interval(row["by_itself"])}
         rows.append((cells | {"over IID's, %": with_interval(over_iid)}, over_iid, row["learnt"] == NO))
-    text = judged_rows(_OF_SPLIT, rows).fillna("–")
-    text.loc[text["type"] == _IID, [_OF_SPLIT, "p, adjusted", "unadjusted"]] = ""
+    text = judged_rows(_OF_TYPE, rows).fillna("–")
+    text.loc[text["type"] == _IID, [_OF_TYPE, "p, adjusted", "unadjusted"]] = ""
     empty = [name for name in ("alpha", "more") if (text[name] == "").all()]
     return text.drop(columns=empty)
 

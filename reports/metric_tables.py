@@ -12,7 +12,7 @@ import pandas as pd
 from datasets.tasks import TASKS
 from network.attacks import ATTACKS
 from network.partition.rules import uses_alpha
-from network.partition.settings import AssignSettings, SplitSettings
+from network.partition.settings import AssignSettings, PartitionSettings
 from reports.files import write_table
 from reports.finished import Results
 from reports.statistics import with_spread
@@ -32,7 +32,7 @@ _OF_IMAGES = {"image_size", "depth_target", "published_quirks", "classes", "test
 _OF_PARTICIPANTS = _OF_IMAGES | {"train_clients"}
 _OF_CLIENTS = _OF_IMAGES.union(
     NOT_IID,
-    (option.name for settings in (AssignSettings, SplitSettings) for option in fields(settings)),
+    (option.name for settings in (AssignSettings, PartitionSettings) for option in fields(settings)),
     {"evaluate_clients", "attack"}.union(*(attack.arguments for attack in ATTACKS.values())),
 )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from datasets.tasks import TASKS
 from models.embedding.features import features_name
 from network.algorithms import ALGORITHMS
-from network.partition.groups import split_type
+from network.partition.groups import partition_type
 from sweeps.experiment import KEYS, SCRIPTS, UNTIL
 from sweeps.grid import SWEEP_TYPES
 from sweeps.plan import FORMATS
@@ -52,7 +52,7 @@ class SweepSettings:
     types: list[str] | None = setting(
         None,
         **_list("types", "partition types: what is assigned to clients, the --type of test_fed.py"),
-        type=split_type,
+        type=partition_type,
     )
     alphas: list[str] | None = setting(None, **_list("alphas", "Dirichlet concentrations"))
     seeds: list[int] | None = setting(

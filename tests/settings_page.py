@@ -18,7 +18,7 @@ from network.algorithms import ALGORITHMS
 from network.attacks import ATTACKS
 from network.importance import FedIR
 from network.partition.rules import PARTITIONERS
-from network.partition.settings import AssignSettings, SplitSettings
+from network.partition.settings import AssignSettings, PartitionSettings
 from network.sampling import ClientSampling
 from network.settings import AdaptSettings, LocalSettings, PrivacySettings, SimulationSettings
 from utils.arguments import Argument
@@ -29,7 +29,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 _CLASSES = (
     ModelConfig,
     TrainSettings,
-    SplitSettings,
+    PartitionSettings,
     AssignSettings,
     LocalSettings,
     SimulationSettings,

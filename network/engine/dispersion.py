@@ -27,7 +27,7 @@ from network.partition.explained import share_between, target_share
 from network.partition.groups import assigned_as
 from network.partition.heterogeneity import report
 from network.partition.objects import unevenness
-from network.partition.settings import SplitSettings
+from network.partition.settings import PartitionSettings
 from utils import progress
 from utils.errors import UserError
 from utils.files import json_in, write_json
@@ -119,7 +119,7 @@ def residual_share(model: nn.Module, data: TaskData, client_of: np.ndarray, n_cl
 
 def measure(
     partition: Partition,
-    split: SplitSettings,
+    split: PartitionSettings,
     data: TaskData,
     reweighting: FedIR,
     early: Path,

@@ -26,7 +26,7 @@ _BASED = "_based"
 TYPE = re.compile(rf"{RANDOM}|[^/\\\0]+{_BASED}")  # also the name of a folder
 
 
-def split_type(text: str) -> str:
+def partition_type(text: str) -> str:
     """An argparse type: "embedding_based", "class_based", "object_based", "iid", or `<column>_based` of a table."""
     if TYPE.fullmatch(text) is None:
         raise ArgumentTypeError(f"{text!r} is not one of {EMBEDDING}, {CLASSES}, <column>{_BASED} and {RANDOM}")

@@ -18,7 +18,7 @@ from network.partition.groups import EMBEDDING, TYPE, groups_of, groups_within, 
 from network.partition.nested import Natural
 from network.partition.non_participating import set_aside
 from network.partition.rules import PARTITIONERS
-from network.partition.settings import SplitSettings
+from network.partition.settings import PartitionSettings
 from utils.args import count_of
 from utils.arguments import Argument
 from utils.errors import UserError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # The settings that a saved partition brings along, with checks of their values. No others are taken from its file, in
 # particular none that say where a run reads or writes.
-_OF_SPLIT: dict[str, Callable[[Any], bool]] = {
+_OF_TYPE: dict[str, Callable[[Any], bool]] = {
     "type": lambda value: isinstance(value, str) and TYPE.fullmatch(value) is not None,
     "n_clusters": lambda value: isinstance(value, int) and value > 0,
     "features": lambda value: value is None or isinstance(value, str),
@@ -43,7 +43,7 @@ _OF_RULE: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def resolve_partition(requested: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:
+def resolve_partition(requested: PartitionSettings, data: TaskData) -> tuple[Partition, PartitionSettings]:
     """The partition of the training images that is asked for, and the settings that it was made by.
 
     Its groups are of all images. The settings are those requested, with the features that clusters are of or, of a
@@ -64,7 +64,7 @@ def resolve_partition(requested: SplitSettings, data: TaskData) -> tuple[Partiti
     return partition, replace(settings, non_participating_clients=partition.n_non_participating or None)
 
 
-def _assigned(requested: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:
+def _assigned(requested: PartitionSettings, data: TaskData) -> tuple[Partition, PartitionSettings]:
     folder = requested.assignment_files_path
     grouping = requested.type, data, folder, requested.n_clusters, requested.features
     natural = Natural.in_table(requested.within, data.table) if requested.within else None
@@ -78,7 +78,7 @@ def _assigned(requested: SplitSettings, data: TaskData) -> tuple[Partition, Spli
     return replace(partition, groups=groups.astype(np.int64), origin={**partition.origin, **origin}), settings
 
 
-def _saved(requested: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:
+def _saved(requested: PartitionSettings, data: TaskData) -> tuple[Partition, PartitionSettings]:
     file = requested.partition_file
     assert file is not None
     partition = read_partition(file)
@@ -99,7 +99,7 @@ def _saved(requested: SplitSettings, data: TaskData) -> tuple[Partition, SplitSe
     of_rule = PARTITIONERS[assign.partition].arguments
     checks = {name: partial(_fits, argument) for name, argument in of_rule.items()}
     assign = replace(assign, options=_recorded(partition, checks, file))
-    settings = replace(requested, assign=assign, **_recorded(partition, _OF_SPLIT, file))
+    settings = replace(requested, assign=assign, **_recorded(partition, _OF_TYPE, file))
     return replace(partition, origin={**partition.origin, "partition_file": str(file)}), settings
 
 

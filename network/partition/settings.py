@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from models.embedding.features import features_name
-from network.partition.groups import EMBEDDING, RANDOM, column_name, partition_label, split_type
+from network.partition.groups import EMBEDDING, RANDOM, column_name, partition_label, partition_type
 from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA, rule_of
 from utils.args import POSITIVE_INT, Parser, number, number_or_auto, share_or_number
 from utils.arguments import add_arguments_of, arguments_of, with_defaults
@@ -113,7 +113,7 @@ def _short(value: str) -> str:
 
 
 @dataclass(frozen=True)
-class SplitSettings:
+class PartitionSettings:
     """What `test_fed.py` assigns, and how: the `--type`, of which clusters, and by which rule.
 
     With a column of natural groups, it is assigned `within` each of these. `assignment_files_path` is where the
@@ -125,7 +125,7 @@ class SplitSettings:
         EMBEDDING,
         "what is assigned: embedding_based, class_based, object_based (objects in boxes), <column>_based for natural "
         "groups, or iid",
-        split_type,
+        partition_type,
         heading="partition",
     )
     assign: AssignSettings = field(default_factory=AssignSettings)
@@ -144,7 +144,7 @@ class SplitSettings:
     )
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> SplitSettings:
+    def from_config(cls, config: Mapping[str, Any]) -> PartitionSettings:
         """The settings of these arguments."""
         return cls(**settings_of(cls, config), assign=AssignSettings.from_config(config))
 
@@ -160,7 +160,7 @@ class SplitSettings:
         record = {"type": self.type, "n_clusters": self.n_clusters, "features": self.features} | within
         return record | {"non_participating_clients": self.non_participating_clients} | self.assign.record()
 
-    def instead_of(self, requested: SplitSettings) -> list[str]:
+    def instead_of(self, requested: PartitionSettings) -> list[str]:
         """A line where these, which are a saved partition's, are others than those that were asked for."""
         others = requested.record()
         own = {name: value for name, value in self.record().items() if others.get(name) not in (None, value)}
@@ -202,9 +202,9 @@ def add_partition(parser: Parser) -> None:
     add_arguments_of(parser, "partition", PARTITIONERS, "partition")
 
 
-def add_split(parser: Parser) -> None:
-    """Add the arguments for `SplitSettings`."""
-    add_settings(parser, SplitSettings, "clusters")
+def add_partition_settings(parser: Parser) -> None:
+    """Add the arguments for `PartitionSettings`."""
+    add_settings(parser, PartitionSettings, "clusters")
     add = parser.group("partition").add_argument
     add(
         "--within",
@@ -218,10 +218,10 @@ def add_split(parser: Parser) -> None:
     add_shared(parser, "assignment_files_path", "partition_file")
 
 
-def resolve_split(config: Mapping[str, Any]) -> dict[str, Any]:
+def resolve_partition_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """`resolve_rule`; UserError as well for an argument of the partition that changes nothing."""
     resolved = resolve_rule(config)
-    check_read(resolved, SplitSettings)
+    check_read(resolved, PartitionSettings)
     return resolved
 
 
@@ -238,6 +238,6 @@ def unread_by(split: str) -> set[str]:
     >>> sorted(unread_by("iid") - unread_by("class_based"))[:3]
     ['alpha', 'balanced', 'client_share']
     """
-    arguments = arguments_in(AssignSettings) | arguments_in(SplitSettings)
+    arguments = arguments_in(AssignSettings) | arguments_in(PartitionSettings)
     unread = {name for name, argument in arguments.items() if split in argument.unread.get("type", ())}
     return unread.union(*(of.arguments for rule, of in PARTITIONERS.items() if rule_of(split, rule) != rule))

@@ -19,7 +19,7 @@ from network.partition.groups import EMBEDDING, assigned_as
 from network.partition.heterogeneity import report_text, sparse_counts
 from network.partition.nested import lines_within, owners_within, within_of
 from network.partition.non_participating import digest
-from network.partition.settings import SplitSettings
+from network.partition.settings import PartitionSettings
 from network.partition.unassigned import unassigned_lines
 from reports.chosen import chosen_clients
 from reports.clients import CLIENTS_FILE, client_table
@@ -39,7 +39,7 @@ def report_partition(
     run: Run,
     data: TaskData,
     partition: Partition,
-    split: SplitSettings,
+    split: PartitionSettings,
     held_out: ClientImages,
     federation: FederationConfig,
     uneven: Mapping[str, float],
@@ -49,7 +49,7 @@ def report_partition(
     `config` has the run's arguments by name, `split` is what the partition was made by. What reweighting can achieve
     is printed where the `federation` reweights clients' images. To be called by the main process.
     """
-    for line in split.instead_of(SplitSettings.from_config(config)):
+    for line in split.instead_of(PartitionSettings.from_config(config)):
         print(wrapped(line))
     kind = split.type
     clients = client_names(partition, kind, data.table)
@@ -78,7 +78,7 @@ def report_partition(
 
 
 def _report_non_participating(
-    partition: Partition, split: SplitSettings, task: str, federation: FederationConfig, start_warm: bool
+    partition: Partition, split: PartitionSettings, task: str, federation: FederationConfig, start_warm: bool
 ) -> None:
     """Print how many clients never train, and what was made with their images all the same.
 
@@ -102,7 +102,7 @@ def _report_non_participating(
 def report_run(
     simulation: Simulation,
     partition: Partition,
-    split: SplitSettings,
+    split: PartitionSettings,
     heterogeneity: Mapping[str, float],
     adapted: Sequence[Mapping[str, float]] = (),
 ) -> None:

@@ -27,7 +27,7 @@ from network.importance import FedIR
 from network.partition.assigning import assign
 from network.partition.explained import share_explained
 from network.partition.resolve import resolve_partition
-from network.partition.settings import AssignSettings, SplitSettings
+from network.partition.settings import AssignSettings, PartitionSettings
 
 CPU = torch.device("cpu")
 SIZE = 16
@@ -151,7 +151,7 @@ def test_measures_are_left_out_where_what_they_need_is_not_at_hand(table: Table,
     data = open_data(table, "normal")
     groups = np.where(np.isin(np.arange(len(data)), data.train), table.labels, -1)
     partition = assign("equal_size", groups, 3, 0.5, seed=0)
-    split = SplitSettings("class_based", AssignSettings(0), 5, tmp_path / "none")
+    split = PartitionSettings("class_based", AssignSettings(0), 5, tmp_path / "none")
     weights, early = FedIR(), early_file(tmp_path, "normal", False)
     measures = partial(measure, partition, split, data, weights, early, Accelerator(cpu=True))
     plain = measures()
@@ -186,7 +186,7 @@ def test_gradients_of_a_partition_are_measured_once(
 
     def found(seed: int) -> dict[str, float]:
         partition = assign("equal_size", groups, 3, 0.5, seed=seed)
-        split = SplitSettings("class_based", AssignSettings(0), 5, tmp_path / "none")
+        split = PartitionSettings("class_based", AssignSettings(0), 5, tmp_path / "none")
         return measure(partition, split, data, FedIR(), early, Accelerator(cpu=True))
 
     first = found(0)
@@ -207,7 +207,7 @@ def test_models_that_cannot_be_written_beside_are_measured_all_the_same(table: T
     save_model(TaskModel(ModelConfig("normal", image_size=SIZE)), early)
     early.with_suffix("").touch()  # where the folder would be
     groups = np.where(np.isin(np.arange(len(data)), data.train), table.labels, -1)
-    split = SplitSettings("class_based", AssignSettings(0), 5, tmp_path / "none")
+    split = PartitionSettings("class_based", AssignSettings(0), 5, tmp_path / "none")
     partition = assign("equal_size", groups, 3, 0.5, seed=0)
     found = measure(partition, split, data, FedIR(), early, Accelerator(cpu=True))
     assert found["gradient_dispersion"] > 0
@@ -215,7 +215,7 @@ def test_models_that_cannot_be_written_beside_are_measured_all_the_same(table: T
 
 def test_natural_groups_have_a_distance_of_their_own_beside_that_of_classes(table: Table, tmp_path: Path) -> None:
     data = open_data(table, "normal")
-    asked = SplitSettings("building_based", AssignSettings(0, "natural", n_clients=None), 5, tmp_path)
+    asked = PartitionSettings("building_based", AssignSettings(0, "natural", n_clients=None), 5, tmp_path)
     partition, split = resolve_partition(asked, data)
     found = measure(partition, split, data, FedIR(), tmp_path / "none", Accelerator(cpu=True))
     shares = partition.sizes / partition.sizes.sum()  # a client has one building

@@ -14,9 +14,9 @@ from datasets.sources.taskonomy import View
 from datasets.table import TABLE_FILE, Table, read_table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
-from network.partition.groups import groups_of, split_type, within
+from network.partition.groups import groups_of, partition_type, within
 from network.partition.resolve import resolve_partition
-from network.partition.settings import AssignSettings, SplitSettings
+from network.partition.settings import AssignSettings, PartitionSettings
 from utils.errors import UserError
 
 KINDS = ("embedding_based", "class_based", "building_based", "point_based", "iid")
@@ -67,7 +67,7 @@ def test_a_random_split_deals_images_of_no_class_too(table: Table, tmp_path: Pat
     expected = np.where(labels < 0, len(table.class_names), labels)
     assert groups_of("iid", data, tmp_path, 5).tolist() == expected.tolist()
     assert groups_of("class_based", data, tmp_path, 5).tolist() == labels.tolist()
-    partition, _ = resolve_partition(SplitSettings("iid", AssignSettings(1, n_clients=4), 5, tmp_path), data)
+    partition, _ = resolve_partition(PartitionSettings("iid", AssignSettings(1, n_clients=4), 5, tmp_path), data)
     assert (partition.client_of[data.train] >= 0).all()
 
 
@@ -79,8 +79,8 @@ def test_a_random_split_needs_no_classes(table: Table, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "colour", "_based", "based", "IID", "../x_based", "a\\b_based", "/a_based"])
 def test_type_is_a_column_or_iid(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match="is not one of embedding_based, class_based, <column>_based and iid"):
-        split_type(text)
-    assert [split_type(kind) for kind in (*KINDS, "user_id_based")] == [*KINDS, "user_id_based"]
+        partition_type(text)
+    assert [partition_type(kind) for kind in (*KINDS, "user_id_based")] == [*KINDS, "user_id_based"]
 
 
 def test_unreadable_images_have_no_group(own_copy: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from network.partition.nested import (
 )
 from network.partition.resolve import resolve_partition
 from network.partition.rules import PARTITIONERS
-from network.partition.settings import AssignSettings, SplitSettings
+from network.partition.settings import AssignSettings, PartitionSettings
 from utils.errors import UserError
 from utils.files import write_json
 
@@ -159,9 +159,9 @@ def test_pairs_have_the_names_of_their_groups() -> None:
 # As test_fed.py asks for it
 
 
-def asked(folder: Path, **changes: object) -> SplitSettings:
+def asked(folder: Path, **changes: object) -> PartitionSettings:
     assign_settings = AssignSettings(1, "equal_size", 0.5, 4)
-    return replace(SplitSettings("embedding_based", assign_settings, 3, folder, within="building"), **changes)
+    return replace(PartitionSettings("embedding_based", assign_settings, 3, folder, within="building"), **changes)
 
 
 @pytest.fixture

@@ -12,23 +12,23 @@ from datasets.task_data import TaskData
 from network.partition.assigning import Partition
 from network.partition.assignments import save_assignments
 from network.partition.resolve import resolve_partition
-from network.partition.settings import SplitSettings
+from network.partition.settings import PartitionSettings
 from utils.errors import UserError
 
 KINDS = ("embedding_based", "class_based", "building_based", "point_based", "iid")
 
 
-def asked(assignments: Path, **changes: object) -> SplitSettings:
+def asked(assignments: Path, **changes: object) -> PartitionSettings:
     """Those of `test_fed.py`'s arguments that bear on the partition."""
     given = {
         "type": "embedding_based", "partition": "equal_size", "alpha": 0.5, "n_clients": 4, "n_clusters": 5,
         "min_client_ds_len": None, "rand_seed": 1, "partition_file": None, "features": None,
         "assignment_files_path": assignments,
     }  # fmt: skip
-    return SplitSettings.from_config(given | changes)
+    return PartitionSettings.from_config(given | changes)
 
 
-def assigned(split: SplitSettings, data: TaskData) -> Partition:
+def assigned(split: PartitionSettings, data: TaskData) -> Partition:
     return resolve_partition(split, data)[0]
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from network.partition.settings import SplitSettings, unread_by
+from network.partition.settings import PartitionSettings, unread_by
 
 
-def split(kind: str, partition: str, **changes: object) -> SplitSettings:
+def split(kind: str, partition: str, **changes: object) -> PartitionSettings:
     given = {"alpha": 0.1, "n_clients": 4, "min_client_ds_len": None, "rand_seed": 42, "n_clusters": 5}
     paths = {"features": None, "partition_file": None, "assignment_files_path": Path()}
-    return SplitSettings.from_config({"type": kind, "partition": partition, **given, **paths, **changes})
+    return PartitionSettings.from_config({"type": kind, "partition": partition, **given, **paths, **changes})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from network.partition.assigning import assign_by_settings, read_partition
 from network.partition.nested import Natural, joined
 from network.partition.rules import PARTITIONERS
-from network.partition.settings import AssignSettings, SplitSettings
+from network.partition.settings import AssignSettings, PartitionSettings
 from network.partition.unassigned import thinned, unassigned_lines
 from utils.errors import UserError
 
@@ -115,7 +115,7 @@ def test_within_natural_groups_all_of_them_together_count() -> None:
 
 def test_runs_with_fewer_images_have_a_name_of_their_own(tmp_path: Path) -> None:
     asked = AssignSettings(0, "iid", n_clients=5, n_images=100)
-    split = SplitSettings("iid", asked, 10, tmp_path)
+    split = PartitionSettings("iid", asked, 10, tmp_path)
     assert (split.name, split.title) == ("n_images100_seed0", "IID partition, n_images = 100, seed 0")
     assert split.record()["n_images"] == 100 and "allow_unassigned" not in split.record()
     assert "n_images" not in replace(split, assign=replace(asked, n_images=None)).record()
