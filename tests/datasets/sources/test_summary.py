@@ -78,7 +78,7 @@ def test_one_is_no_plural(tmp_path: Path, run_here: Callable, capsys: pytest.Cap
     (tmp_path / "images" / "cat" / "empty.png").touch()
     run_here("extract_datapoints_for_experiments.py --source folder --data_path images --test_fraction 0.25")
     said = capsys.readouterr().out
-    assert "1 class of 4 images each" in said and "left out what has 1 fault, listed in" in said
+    assert "1 class of 4 images each" in said and "left out what has 1 error, listed in" in said
 
 
 def fifo_among_folders(data_path: Path) -> None:
