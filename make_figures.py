@@ -90,7 +90,7 @@ def progress(config: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def emd(config: Mapping[str, Any]) -> Iterator[Path]:
-    """A metric after the last round against the split's earth mover's distance."""
+    """A metric after the last round against the partition's earth mover's distance."""
     from reports.budgets import read_progress, relative
     from reports.figures.budgets import against_emd
 

@@ -24,7 +24,7 @@ from reports.statistics import (
 from reports.tables import COMPARED
 
 _SHARE = "target_variance_share"
-_WIDEST = 0.5  # of a split's range of shares: with wider gaps between its runs, a cost in the gap is a guess
+_WIDEST = 0.5  # of a partition's range of shares: with wider gaps between its runs, a cost in the gap is a guess
 _GAP, _VERDICT = "gap between runs", "at equal skew"
 
 

@@ -32,7 +32,7 @@ _OF_TYPE = f"participation gap over IID's (margin ±{MARGIN:g} %)"
 _PHRASES = {
     "higher": "the embedding-based partition opens a larger participation gap than the class-based one",
     "lower": "the embedding-based partition opens a smaller participation gap than the class-based one",
-    "no": f"the splits' participation gaps differ by less than {MARGIN:g} %",
+    "no": f"the partitions' participation gaps differ by less than {MARGIN:g} %",
     "inconclusive": "which partition opens the larger participation gap remains open",
     WITHHELD: "no verdict, since the task is not learnt on their images under IID",
 }

@@ -36,7 +36,7 @@ OVER_IID = (
     "over_iid"  # V of a partition over that of the IID partition with the same seed, whose V is due to chance only
 )
 SPENT = {"epsilon": "epsilon", "delta": "at_delta"}  # by a private run, as its last round's metrics call it
-CANDIDATES = MEASURES | {OVER_IID: "V over IID's"}  # what may tell a split's cost
+CANDIDATES = MEASURES | {OVER_IID: "V over IID's"}  # what may tell a partition's cost
 # What assigns the data of a partition: arguments that a random partition does not use.
 NOT_IID = {"type", *unread_by("iid")}
 

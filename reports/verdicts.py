@@ -34,13 +34,13 @@ WORDS = (
 _PHRASES = {
     "higher": "the embedding-based partition costs more than the class-based one",
     "lower": "the embedding-based partition costs less than the class-based one",
-    "no": f"the splits' costs differ by less than {MARGIN:g} %",
+    "no": f"the partitions' costs differ by less than {MARGIN:g} %",
     "inconclusive": "which partition costs more remains open",
 }
 _OVER_IID_PHRASES = {
     "higher": "the partition costs more than a random one",
     "lower": "the partition costs less than a random one",
-    "no": f"the split's cost over a random one is less than {MARGIN:g} %",
+    "no": f"the partition's cost over a random one is less than {MARGIN:g} %",
     "inconclusive": "whether the partition costs anything remains open",
 }
 _VERDICT = f"loss under the embedding partition (margin ±{MARGIN:g} %)"

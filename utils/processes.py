@@ -18,7 +18,7 @@ _Made = TypeVar("_Made")
 def processes(use_accelerator: bool, **options: Any) -> Accelerator:
     """The processes that a launcher has started, or this one alone; on CPUs if not `use_accelerator` or none is there.
 
-    Says so where `accelerate launch` was asked for several processes and has started one, as it does on CPUs.
+    Says so where `accelerate launch` should start several processes and has started one, as it does on CPUs.
     """
     # Not told that they are on CPUs, several processes would each take themselves to be alone, and do all the work.
     on_cpus = not (use_accelerator and torch.accelerator.is_available())

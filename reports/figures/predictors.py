@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
+from network.partition.groups import partition_label
 from reports.labels import task_label
 from reports.tables import CANDIDATES
 from utils.figures import palette, save
@@ -48,7 +49,7 @@ def costs_by_measure(costs: pd.DataFrame, path: Path, measured_on: str = MEASURE
         Patch(color=colour, label=_named(task)) for task, colour in zip(tasks, palette(len(tasks)), strict=True)
     ]
     handles += [
-        Line2D([], [], color="grey", ls="", marker=marker, label=f"{split.replace('_', '-')} split")
+        Line2D([], [], color="grey", ls="", marker=marker, label=partition_label(split))
         for split, marker in markers.items()
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize="small")

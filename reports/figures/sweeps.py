@@ -79,7 +79,7 @@ def rounds(table: pd.DataFrame, images: str, method: str, path: Path) -> Path:
 
 
 def _line(axis: Any, part: pd.DataFrame, split: str) -> list[float]:
-    """Draw a split's line with its band; returns the range to be in view: all seeds after the first evaluation."""
+    """Draw a partition's line with its band; returns the range to be in view: all seeds after the first evaluation."""
     label, colour, style, marker = _LOOKS[split]
     seeds = part.pivot_table(index="round", columns="rand_seed", values="loss")
     low, high = np.array([interval(losses) for losses in seeds.to_numpy()]).T

@@ -81,7 +81,7 @@ def test_rows_stand_in_order_with_means_over_seeds(tmp_path: Path, write: Write)
 
 
 def test_trivial_predictor_of_clients_is_that_of_their_split(tmp_path: Path, write: Write) -> None:
-    # What a client's images are is the split's doing: the newest run's value is not everyone's.
+    # What a client's images are is the partition's doing: the newest run's value is not everyone's.
     for seed in (0, 1):
         federated(write, "class_based", 1.0, seed=seed, trivial=2.0 + seed)
         for steps in (20, 40):

@@ -165,7 +165,10 @@ def test_sentences_say_what_the_interval_says() -> None:
             [0.9, 0.88, 0.9, 0.88, 0.9],
             "the embedding-based partition costs less than the class-based one (5 seeds, adjusted p < 0.001), -10.8",
         ),
-        ([1.0, 1.01, 0.99, 1.0, 1.0], "the splits' costs differ by less than 2 % (5 seeds, adjusted p 0.995), -0.0"),
+        (
+            [1.0, 1.01, 0.99, 1.0, 1.0],
+            "the partitions' costs differ by less than 2 % (5 seeds, adjusted p 0.995), -0.0",
+        ),
     ):
         [sentence] = sentences(verdicts(pd.DataFrame([row(0.1, losses, embedding)])))
         assert phrase in sentence

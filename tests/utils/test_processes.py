@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-LINE = "accelerate launch was asked for several processes and has started one"
+LINE = "accelerate launch should start several processes and has started one"
 OTHERS = "--num_machines 1 --mixed_precision no --dynamo_backend no --main_process_port 0"
 
 

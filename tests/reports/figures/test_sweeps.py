@@ -173,7 +173,7 @@ def test_figure_of_sensitivity(tmp_path: Path, write: Write, seeds: int, rates: 
 
 
 def lines_of(figure: Figure, label: str) -> list[dict[float, float]]:
-    """The points of a split's lines, panel by panel."""
+    """The points of a partition's lines, panel by panel."""
     found = []
     for axis in figure.axes:
         [line] = [each[0] for each in axis.containers if each.get_label() == label]
