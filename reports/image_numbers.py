@@ -32,6 +32,6 @@ def fewer_images(results: Results) -> Iterator[str]:
             between = f"{fewest:,} to {max(numbers):,}" if fewest < max(numbers) else f"{fewest:,}"
             yield (
                 f"{task}: clients have {between} images in all by --partition {rule}, and {max(iid[task]):,} under "
-                f"IID, so that a partition's cost over IID is partly that of fewer images; with --n_images {fewest} all "
+                f"IID, so that a partition's cost is partly that of fewer images; with --n_images {fewest} all "
                 "runs have equally many"
             )

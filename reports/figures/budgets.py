@@ -63,7 +63,7 @@ def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
 
 
 def against_emd(last: pd.DataFrame, metric: str, path: Path) -> Path:
-    """The last round's metric against the partition's earth mover's distance, a panel per task; `last` is from `relative`.
+    """The last round's metric against its partition's earth mover's distance, by task; `last` is from `relative`.
 
     There is a line per setting through its alphas: means over seeds with their 95 % t intervals, divided by central
     training's value where that is known, as in figure 4 of arXiv 2003.08082.

@@ -74,7 +74,7 @@ def _setting_names(table: pd.DataFrame) -> list[str]:
 
 
 def _places(table: pd.DataFrame) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
-    """The height of each setting's and partition's bar, those of a setting together, and that of each setting's name."""
+    """The height of each setting's and partition's bar, those of a setting together, and that of its name."""
     places: dict[tuple[str, str], float] = {}
     ticks: dict[str, float] = {}
     at = 0.0
