@@ -105,7 +105,7 @@ def test_all_stages(
 ) -> None:
     kinds = ("iid", "class_based", "embedding_based", f"{groups}_based --partition natural")
     splits = run_stages(tmp_path, run_here, write, select, task, kinds)
-    assert set(splits["split"]) == {"class", "embedding", groups}
+    assert set(splits["type"]) == {"class", "embedding", groups}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_all_stages_within_natural_groups(
 ) -> None:
     kinds = (f"iid --within {groups}", f"embedding_based --within {groups}")
     splits = run_stages(tmp_path, run_here, write, select, task, kinds)
-    assert set(splits["split"]) == {"embedding"} and splits["Hellinger"].notna().all()
+    assert set(splits["type"]) == {"embedding"} and splits["Hellinger"].notna().all()
     [folder] = (tmp_path / "results/test_federated/fedavg" / task / "embedding_based").iterdir()
     assert folder.name.startswith(f"within_{groups}_")
     images = pd.read_csv(tmp_path / "data/filtered_file_paths.csv").set_index("rgb")
@@ -139,7 +139,7 @@ def run_stages(
     task: str,
     kinds: Sequence[str],
 ) -> pd.DataFrame:
-    """What each kind of split costs: the last stage's table."""
+    """What each partition type costs: the last stage's table."""
     (folder / "data").mkdir()
     write(folder / "data")
     run_here(f"extract_datapoints_for_experiments.py --data_path data --source {select}")
