@@ -104,7 +104,7 @@ def _signed(folder: Path, name: str, hosts: Sequence[x509.GeneralName], valid: t
     """A new certificate of the authority or of the server."""
     key, of_authority = (_read(folder / f"{owner}.key") for owner in (name, AUTHORITY))
     subject, issuer = (
-        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"federation {subject}")]) for subject in (name, AUTHORITY)
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"federation {owner}")]) for owner in (name, AUTHORITY)
     )
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())

@@ -67,11 +67,11 @@ def report_baselines(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], f
     default = [("method", "fedavg")] if {"fedavg"} < set(runs["method"]) else []
     for name, value in baselines or default:
         table = over_baseline(runs, name, value)
-        if table.empty and baselines:
-            known = sorted(set(runs[name].map(as_text)) - {""}) if name in runs else []
-            has = f"; runs have {', '.join(known)}" if known else ""
-            print(wrapped(f"--baseline {name}={value}: no two finished runs to compare{has}"), end="\n\n")
         if table.empty:
+            if baselines:
+                known = sorted(set(runs[name].map(as_text)) - {""}) if name in runs else []
+                has = f"; runs have {', '.join(known)}" if known else ""
+                print(wrapped(f"--baseline {name}={value}: no two finished runs to compare{has}"), end="\n\n")
             continue
         path = folder / as_file_name(f"over_{name}_{value}")
         write_table(table, path)

@@ -40,7 +40,7 @@ def read_progress(results: Results, metric: str = "accuracy") -> pd.DataFrame:
     Rows are sorted by task, setting, alpha, seed and round. Columns:
 
     - task, setting (the method and the arguments in which the runs differ, as text), line (the same without arguments
-      of the partition), split (the partition's label), alpha (nan where it is not used), rand_seed;
+      of the partition), type (the partition's label), alpha (nan where it is not used), rand_seed;
     - round, batches (steps so far, counting in each round those of the client with the most), `before` (the round
       before, evaluated or not), `next_round` and `next_batches` (both numbers after the next round; nan without one);
     - `value`, `emd` (of the partition) and `central`: the best value of central training for this task and seed or,

@@ -96,17 +96,20 @@ def compare(
     rows = []
     for values, part in runs.groupby([*keys], sort=in_order, dropna=False):
         setting = dict(zip(keys, values, strict=True))
-        partners = {name: reference.partners(setting) for name, reference in over.items()}
         of, more = by_seed(part), {name: value for name, value in setting.items() if name not in SETTING}
+        partners = {name: reference.partners(setting) for name, reference in over.items()}
+        beside = {name: found.reindex(of.index) for name, found in partners.items()}
         labels = {"task": setting["task"], "method": setting["method"], "type": setting["type"].removesuffix("_based")}
         labels |= {"alpha": setting["alpha"], "has_alpha": assigned_by_alpha(of, setting["type"]), "more": more}
+        labels |= {"seeds": [*of.index], "means": _means(of)}
+        labels |= {f"{name}_means": _means(found) for name, found in beside.items()}
         for images in MEASURED_ON:
             if of[f"{images}_loss"].isna().all():
                 continue
             row = labels | {"images": images, "model": of[f"{images}_model"].iloc[0], "metric": of["metric"].iloc[0]}
-            row |= {"seeds": [*of.index]} | _measured(of, images, "loss", "")
-            for name, each in partners.items():
-                row |= _measured(each.reindex(of.index), images, name, f"{name}_")
+            row |= _measured(of, images, "loss", "")
+            for name, found in beside.items():
+                row |= _measured(found, images, name, f"{name}_")
                 row[f"over_{name}"] = increase(row["loss"], row[name])
             rows.append(row | ({"learnt": learnt(partners["iid"], images)} if "iid" in partners else {}))
     return pd.DataFrame(rows)
@@ -115,11 +118,13 @@ def compare(
 def _measured(runs: pd.DataFrame, images: str, name: str, prefix: str) -> dict[str, Any]:
     """What these runs have measured on a part of the data, in the columns of `compare`."""
     arrays = {name: f"{images}_loss", f"{prefix}trivial": f"{images}_trivial"}
-    means = {column: runs[column].mean() for column in (*MEASURES, *SPENT.values()) if column in runs}
-    return {of: runs[column].to_numpy(float) for of, column in arrays.items()} | {
-        f"{prefix}value": runs[f"{images}_metric"].mean(),
-        f"{prefix}means": means,
-    }
+    values = {of: runs[column].to_numpy(float) for of, column in arrays.items()}
+    return values | {f"{prefix}value": runs[f"{images}_metric"].mean()}
+
+
+def _means(runs: pd.DataFrame) -> dict[str, float]:
+    """Those of a partition's measures, and of what privacy was spent."""
+    return {column: runs[column].mean() for column in (*MEASURES, *SPENT.values()) if column in runs}
 
 
 def assigned_by_alpha(runs: pd.DataFrame, kind: str) -> bool:
@@ -135,7 +140,7 @@ def labels(row: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
 
 def setting(row: Mapping[str, Any]) -> dict[str, Any]:
     """The task, method, partition, alpha and further arguments of a row of `compare`."""
-    return {name: row[name] for name in ("task", "method", "type", "alpha") if name in row} | row["more"]
+    return {name: row[name] for name in SETTING if name in row} | row["more"]
 
 
 def settings_of(table: pd.DataFrame) -> pd.DataFrame:

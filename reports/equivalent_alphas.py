@@ -43,7 +43,7 @@ IID = "iid"
 def costs(results: Results) -> pd.DataFrame:
     """What each run costs over the IID run of its seed, in percent, beside the measures of its partition.
 
-    Columns: `task`, `split` (the partition type, and alpha where it depends on one), `rand_seed`, and those of `BY`.
+    Columns: `task`, `type` (the partition type, and alpha where it depends on one), `rand_seed`, and those of `BY`.
     There α is infinite where the counts do not distinguish clients from IID ones. Each of the `LOSSES` has its increase
     (by its name) and the losses of the partition, of IID clients and of the constant baseline (`<name>_split`, `_iid`,
     `_constant`).

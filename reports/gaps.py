@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.compare import assigned_by_alpha, by_seed, random_settings, settings, settings_of
+from reports.compare import SETTING, assigned_by_alpha, by_seed, random_settings, settings, settings_of
 from reports.console import before_seeds, titled, wrapped
 from reports.files import write_table
 from reports.learnt import NO, learnt
@@ -57,7 +57,7 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     for fixed, iid in random_settings(runs, ["task", "method"]):
         labels = {name: fixed.pop(name) for name in ("task", "method")}
         rows.append(labels | {"type": _IID, "alpha": "", "more": fixed} | _of(iid, iid))
-    for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
+    for fixed, part, iid in settings(runs, SETTING):
         split, alpha = fixed.pop("type"), fixed.pop("alpha")
         labels = {name: fixed.pop(name) for name in ("task", "method")}
         assigned = by_seed(part)
@@ -68,7 +68,7 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
         rows.append(labels | cells | {"more": fixed} | _of(assigned, iid))
     table = pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
     about, others = settings_of(table), [*dict.fromkeys(name for more in table["more"] for name in more)]
-    shown = differing(about, others, ["task", "method", "type", "alpha"])
+    shown = differing(about, others, SETTING)
     rates = [name for name in between_methods(about, others) if name not in shown]
     return table.assign(
         more=[in_words({name: record.get(name, "") for name in shown}) for record in table["more"]],
@@ -108,7 +108,7 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for row in table.to_dict("records"):
         over_iid = increase(100 + row["participation"], 100 + row["of_iid"])
-        cells = {name: row[name] for name in ("task", "method", "type", "alpha", "more")} | row["rates"]
+        cells = {name: row[name] for name in (*SETTING, "more")} | row["rates"]
         cells |= {"model": row["model"], "seeds": len(row["seeds"]), "constant baseline": mean_text(row["trivial"], 4)}
         losses = {
             MEASURED_ON["train"]: "train",

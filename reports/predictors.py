@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.stats import permutation_test, rankdata
 
-from reports.compare import settings
+from reports.compare import SETTING, settings
 from reports.console import report_table
 from reports.finished import Results
 from reports.statistics import increase
@@ -46,7 +46,7 @@ def split_costs(runs: pd.DataFrame, cost: str = OWN) -> pd.DataFrame:
 
 
 def _rows(runs: pd.DataFrame, cost: str) -> Iterator[dict[str, float | str]]:
-    for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
+    for fixed, part, iid in settings(runs, SETTING):
         measured = part.reindex(columns=list(MEASURES))
         dispersion, of_iid = iid.reindex(part["rand_seed"], columns=["gradient_dispersion", cost]).to_numpy(float).T
         measured[OVER_IID] = measured["gradient_dispersion"].to_numpy() / dispersion

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports.compare import Reference, compare, in_settings, labels, of_random, setting, settings_of
+from reports.compare import SETTING, Reference, compare, in_settings, labels, of_random, setting, settings_of
 from reports.learnt import NO
 from reports.statistics import MARGIN, increase, judged_rows, mean_text, with_interval, with_spread
 from reports.tables import BETWEEN_CLIENTS, COMPARED, SKEW, between_methods
@@ -112,7 +112,7 @@ def methods(table: pd.DataFrame) -> pd.DataFrame:
     if table.empty or table.groupby("task")["method"].nunique().max() < 2:
         return pd.DataFrame()
     settings = settings_of(table)
-    rates = between_methods(settings, [name for name in settings if name not in {"task", "method", "type", "alpha"}])
+    rates = between_methods(settings, [name for name in settings if name not in SETTING])
     rows: dict[tuple, dict[str, Any]] = {}
     for row in table.to_dict("records"):
         about = _named(row, "task", "learnt", *rates)

@@ -32,9 +32,8 @@ SKEW = {
 # FedArtML's two, which rank partitions much as EMD does, are in the table of all partitions and in `predictors` alone.
 BETWEEN_CLIENTS = {"hellinger": "Hellinger", "jensen_shannon_distance": "JS distance"}
 MEASURES = SKEW | BETWEEN_CLIENTS | {"frechet": "Fréchet distance"}
-OVER_IID = (
-    "over_iid"  # V of a partition over that of the IID partition with the same seed, whose V is due to chance only
-)
+# V of a partition over that of the IID partition with the same seed, whose V is due to chance only.
+OVER_IID = "over_iid"
 SPENT = {"epsilon": "epsilon", "delta": "at_delta"}  # by a private run, as its last round's metrics call it
 CANDIDATES = MEASURES | {OVER_IID: "V over IID's"}  # what may tell a partition's cost
 # What assigns the data of a partition: arguments that a random partition does not use.
