@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from models.embedding.features import features_name, image_features
+from models.embedding.settings import ClusterSettings
 from models.networks.conventions import OWN_SCALING, Scaling, add_scaling
 from utils.args import POSITIVE_INT, Parser, number
 from utils.errors import UserError
@@ -90,10 +91,8 @@ class TeacherSettings:
 def add_teacher(parser: Parser) -> None:
     """The arguments that `TeacherSettings` are made of, but for those that all stages have."""
     add_settings(parser, TeacherSettings, "model")
-    group = parser.group("model")
-    text = "weights of --features timm:<name>, a safetensors file or state dict; default: timm's"
-    group.add_argument("--encoder_weights", type=Path, metavar="FILE", help=text)
-    add_scaling(group, "features", "the network of --features")
+    add_settings(parser, ClusterSettings, "model", {"encoder_weights": ""})
+    add_scaling(parser.group("model"), "features", "the network of --features")
 
 
 class Teacher(ABC):
