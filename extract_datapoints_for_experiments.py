@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from utils.args import Parser
 from utils.errors import UserError, run_script
-from utils.stage import add_shared
 
 if TYPE_CHECKING:
     from datasets.table import Listing
+    from stages.table import TableStage
 
 
-def parse_args(words: Sequence[str] | None = None) -> Namespace:
+def parse_args(words: Sequence[str] | None = None) -> TableStage:
     """The command line, or these words in its place."""
-    from datasets.settings import TableSettings
-    from datasets.sources import SOURCES
-    from utils.arguments import add_arguments_of, with_defaults
-    from utils.settings import add_settings
+    from stages.table import TableStage
 
-    parser = Parser(__doc__)
-    add = parser.group("data").add_argument
-    add("--source", choices=SOURCES, default="taskonomy", help="what the data folder holds")
-    add("--data_path", type=Path, required=True, help="data folder")
-    add_settings(parser, TableSettings, "data")
-    add_arguments_of(parser, "source", SOURCES, "source")
-    add_shared(parser, "result_path", "rand_seed")
-    return Namespace(**with_defaults(vars(parser.parse_args(words)), SOURCES, "source"))
+    return TableStage.from_args(__doc__, words)
 
 
 def main() -> None:
     """Find the images, and keep them as a table."""
-    config = vars(parse_args())
+    config = parse_args().config
     keep(config, find(config))
 
 

@@ -1,41 +1,34 @@
 """Stage 2a: make a task's initial model, from which the central and the federated trainings start."""
 
-from argparse import Namespace
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from utils.args import Parser
 from utils.errors import run_script
-from utils.stage import add_model, add_shared
+
+if TYPE_CHECKING:
+    from stages.initial import InitialStage
 
 
-def parse_args(words: Sequence[str] | None = None) -> Namespace:
+def parse_args(words: Sequence[str] | None = None) -> InitialStage:
     """The command line, or these words in its place."""
-    from datasets.tasks import TASKS
-    from models.networks.conventions import add_scaling
-    from models.networks.settings import ModelSettings
-    from utils.settings import add_settings
+    from stages.initial import InitialStage
 
-    parser = Parser(__doc__)
-    add_model(parser, TASKS)
-    add_settings(parser, ModelSettings, "model")
-    add_scaling(parser.group("model"), "image", "the encoder")
-    add_shared(parser, "data_path", "result_path", "rand_seed")
-    return parser.parse_args(words)
+    return InitialStage.from_args(__doc__, words)
 
 
 def main() -> None:
     """Build the model and save it with its settings."""
-    args = parse_args()
+    stage = parse_args()
     from datasets.table import classes_for
-    from models.networks.conventions import Scaling
-    from models.networks.settings import ModelSettings
     from models.networks.task_model import init_file, make_initial_model
 
-    settings, scaling = ModelSettings.from_config(vars(args)), Scaling.of(vars(args), "image")
-    classes = classes_for(args.task, args.data_path, args.result_path)
-    config = settings.of_task(args.task, args.use_cbam, classes, scaling)
-    path = init_file(args.init_model_dir, args.task, args.use_cbam)
-    print(make_initial_model(path, config, args.rand_seed, settings.pretrained, settings.encoder_weights))
+    running, task, settings = stage.running, stage.model.task, stage.settings
+    classes = classes_for(task, running.data_path, running.result_path)
+    config = settings.of_task(task, stage.model.use_cbam, classes, stage.scaling)
+    path = init_file(running.init_model_dir, task, stage.model.use_cbam)
+    print(make_initial_model(path, config, running.rand_seed, settings.pretrained, settings.encoder_weights))
 
 
 if __name__ == "__main__":

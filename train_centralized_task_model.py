@@ -1,40 +1,28 @@
 """Stage 2b: train a task's model on all training images."""
 
-from argparse import Namespace
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from utils.args import Parser
 from utils.errors import UserError, run_script
-from utils.stage import add_model, add_shared, add_stage
+
+if TYPE_CHECKING:
+    from stages.central import CentralStage
 
 
-def parse_args(words: Sequence[str] | None = None) -> Namespace:
+def parse_args(words: Sequence[str] | None = None) -> CentralStage:
     """The command line, or these words in its place."""
-    from datasets.tasks import TASKS
-    from models.central.settings import TrainSettings
-    from models.networks.parts import TRAINS
-    from network.partition.non_participating import add_whose
-    from utils.arguments import add_arguments_of, with_defaults
-    from utils.settings import add_settings, check_read
+    from stages.central import CentralStage
 
-    parser = Parser(__doc__)
-    add_model(parser, TASKS)
-    add_shared(parser, "checkpoint_path")
-    add_settings(parser, TrainSettings, "training")
-    add_arguments_of(parser, "adapters", TRAINS, "train")
-    add_whose(parser, "training", "train_clients", "the model learns from")
-    add_stage(parser, "continue from the checkpoint", "epoch")
-    config = with_defaults(vars(parser.parse_args(words)), TRAINS, "train")
-    check_read(config, TrainSettings)
-    return Namespace(**config)
+    return CentralStage.from_args(__doc__, words)
 
 
 def main() -> None:
     """Train, and measure the best model on the held-out images beside the constant baseline."""
-    args = parse_args()
+    stage = parse_args()
     from datasets.task_data import TaskData
     from models.central.evaluation import evaluate, mean_values, measure_trivial
-    from models.central.settings import TrainSettings
     from models.central.start import starting_model
     from models.central.training import CentralTraining, central_files, central_model
     from models.networks.frozen import on_kept_outputs
@@ -50,38 +38,38 @@ def main() -> None:
     from utils.tracking import accelerator_of
     from utils.versions import digests
 
-    accelerator = accelerator_of(vars(args))
+    running, settings, name = stage.running, stage.training, (stage.model.task, stage.model.use_cbam)
+    accelerator = accelerator_of(running)
     if accelerator.num_processes > 1:
         raise UserError("central training runs in one process; start it without accelerate launch")
-    whose = Whose.from_config(vars(args), "train_clients")
-    model, start = starting_model(vars(args), accelerator.device)
-    config = vars(args) | model.config.record()
-    config["data_path"] = data_path = data_path_or_default(args.data_path, args.result_path)
-    data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode)
+    whose = Whose.from_config(stage.config, "train_clients")
+    model, start = starting_model(stage.model, stage.adapters, running, accelerator.device)
+    data_path = data_path_or_default(running.data_path, running.result_path)
+    config = {**stage.config, **model.config.record(), "data_path": data_path}
+    data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, running.test_mode)
     data = whose.in_data(data)
-    settings = TrainSettings.from_config(vars(args))
     model, inputs = on_kept_outputs(model, data, settings, accelerator)
-    set_threads(model, inputs, args.batch_size)
-    last, *_ = files = central_files(args.checkpoint_path, args.task, args.use_cbam)
-    training = CentralTraining(model, inputs, settings, accelerator, *files, args.checkpoint_every)
+    set_threads(model, inputs, settings.batch_size)
+    last, *_ = files = central_files(running.checkpoint_path, *name)
+    training = CentralTraining(model, inputs, settings, accelerator, *files, running.checkpoint_every)
     trivial, _ = measure_trivial(data, {"global test": data.test, "validation": training.val}, accelerator)
     made_with = provenance(config, data.version, [start, *whose.reads])
     with locked(last.with_suffix(".lock"), f"another training writes to {last}; see --checkpoint_path"):
-        if args.resume_training:
+        if running.resume_training:
             training.resume()
-        run = Run.take_up(config, "train_centralized", args.task, f"seed{args.rand_seed}", origin=made_with)
+        run = Run.take_up(config, "train_centralized", stage.model.task, f"seed{running.rand_seed}", origin=made_with)
         run.track(accelerator, len(training.history) + 1)
         training.run(on_epoch=run.write_metrics)
 
-    best, best_path = central_model(args.checkpoint_path, args.task, args.use_cbam)
-    set_precision(best.to(accelerator.device), args.precision, accelerator.device)
+    best, best_path = central_model(running.checkpoint_path, *name)
+    set_precision(best.to(accelerator.device), running.precision, accelerator.device)
     values = mean_values(data, evaluate(best, data, data.test, accelerator))
     zero = report_held_out(best, data, values, trivial, run.figures)
-    title = f"{model.task.label}: central training, seed {args.rand_seed}"
+    title = f"{model.task.label}: central training, seed {running.rand_seed}"
     loss_curve(training.history, trivial["loss"], title, model.task.loss_label, run.figures / "loss.png")
     summary = {"test": values, "trivial": trivial, "best_model": best_path, "costs": training.costs()}
     summary |= {"zero": zero} if zero else {}
-    run.write_summary(summary, digests(files, args.result_path))
+    run.write_summary(summary, digests(files, running.result_path))
     accelerator.end_training()
     print(wrapped(f"best model in {best_path}, figures in {run.figures}"))
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from datasets.table import FITS, MEAN, RESIZES
 from utils.args import number
-from utils.settings import setting
+from utils.settings import Settings, setting
 
 
 @dataclass(frozen=True)
-class TableSettings:
+class TableSettings(Settings):
     """How a table is made of any source's images."""
+
+    heading: ClassVar[str] = "data"
 
     test_fraction: float = setting(
         0.2, "share of the images in the test split, if the source has none", number(float, above=0, most=0.9)

@@ -20,12 +20,11 @@ from deploy.nodes import Nodes
 from deploy.participant import STAGE
 from deploy.population import class_counts, knows_labels
 from deploy.server import RemoteClients, plan_of
-from deploy.settings import check_no_clusters, parse
+from deploy.settings import DeployedStage, check_no_clusters
 from deploy.shares import Share, read_share
 from models.central.metrics import metric_names
 from models.networks.task_model import save_model
 from models.networks.threads import set_threads
-from network.config import FederationConfig
 from network.engine.simulation import Simulation
 from network.provenance import code_of, code_version
 from network.start import starting_model
@@ -37,6 +36,7 @@ from utils.tracking import accelerator_of
 from utils.versions import digests
 
 app = ServerApp()
+_TITLE = "Train a federation whose clients are on machines of their own."
 _ABOUT = "deployment.json"
 _MOST_IMAGES = 1 << 24  # of a client; the server has a number in memory for each
 
@@ -52,7 +52,8 @@ def main(grid: Grid, context: Context) -> None:
     def work() -> None:
         """Serve, and keep what goes wrong for the main thread."""
         try:
-            serve(grid, parse(shlex.split(str(context.run_config["arguments"]))))
+            words = shlex.split(str(context.run_config["arguments"]))
+            serve(grid, DeployedStage.from_args(_TITLE, words))
         except Exception as error:
             line = explained(error)
             errors.append(error if line is None else UserError(line))
@@ -66,37 +67,38 @@ def main(grid: Grid, context: Context) -> None:
         raise errors[0]
 
 
-def serve(grid: Grid, config: Mapping[str, Any]) -> Simulation:
+def serve(grid: Grid, stage: DeployedStage) -> Simulation:
     """Wait for the clients and train; returns the federation, with the metrics of its rounds."""
-    accelerator = accelerator_of(config)
-    model, start = starting_model(config, accelerator.device)
-    federation = FederationConfig.from_config(config)
+    running, federation = stage.running, stage.federation
+    accelerator = accelerator_of(running)
+    model, start = starting_model(stage.model, stage.adapters, federation, running, accelerator.device)
     check_no_clusters(federation)
-    data_path = data_path_or_default(config["data_path"], config["result_path"])
-    config = {**config} | federation.record() | model.config.record() | {"data_path": data_path}
+    data_path = data_path_or_default(running.data_path, running.result_path)
+    config = {**stage.config, **model.config.record(), "data_path": data_path}
     share = read_share(data_path)
     if share.client is not None:
         raise UserError(f"{data_path} has the images of client {share.client}; give the server's, with --data_path")
     federation.check(model.task, share.n_clients)
     table = read_table(data_path)
     data = TaskData(table, model.task, model.config.image_size, accelerator.device, needs=("test",))
-    set_threads(model, data, config["batch_size"])
-    origin = code_of(STAGE, config) | {"data_version": data.version, "inputs": digests([start], config["result_path"])}
+    set_threads(model, data, federation.local.batch_size)
+    origin = code_of(STAGE, config) | {"data_version": data.version, "inputs": digests([start], running.result_path)}
     kind = str(share.origin.get("type", "partition"))
-    run = Run.start(config, "deployed", config["method"], config["task"], kind, share.partition[:12], origin=origin)
+    parts = ("deployed", config["method"], stage.model.task, kind, share.partition[:12])
+    run = Run.start(config, *parts, origin=origin)
 
-    name = _name_of(run, config["resume_training"])
+    name = _name_of(run, running.resume_training)
     plan = plan_of(config, model.config.record(), code_version(STAGE, config), name)
     handshake = write(plan, model.state_dict())
     n_counts = len(class_counts(data, data.test)) if knows_labels(federation.algorithm, federation.reweighting) else 1
     n_values = len(metric_names(data.task))
     check = partial(_check, share=share, n_counts=n_counts, n_values=n_values)
-    nodes = Nodes(grid, share.n_clients, config["timeout"], lambda: handshake, check)
+    nodes = Nodes(grid, share.n_clients, running.timeout, lambda: handshake, check)
     nodes.gather()
-    _check_images(run, nodes, config["resume_training"])
-    clients = RemoteClients(data, federation, nodes, name, config["on_missing"])
+    _check_images(run, nodes, running.resume_training)
+    clients = RemoteClients(data, federation, nodes, name, running.on_missing)
     deployment = Simulation(model, clients.data, federation, accelerator, run, clients)
-    if config["resume_training"]:
+    if running.resume_training:
         deployment.resume()
     run.track(accelerator, len(deployment.rows))
     deployment.train()

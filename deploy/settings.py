@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
-from datasets.tasks import TASKS
 from models.networks.parts import FROZEN_ENCODER, TRAINS
+from models.settings import ModelName
 from network.choices import add_choices, resolve_choices
 from network.config import FederationConfig
 from network.sampling import POISSON
@@ -15,7 +15,8 @@ from network.settings import PrivacySettings, add_federation, resolve_federation
 from utils.args import Parser
 from utils.arguments import with_defaults
 from utils.errors import UserError
-from utils.stage import add_model, add_shared, add_stage
+from utils.settings import Configured
+from utils.stage import Stage, add_shared, add_stage
 
 _ANY = None
 # What cannot be deployed: an argument and its value (any but the default), and why.
@@ -36,26 +37,40 @@ _REFUSED: dict[tuple[str, str | None], str] = {
 }
 
 
-def parse(words: Sequence[str]) -> dict[str, Any]:
-    """The configuration in these words; UserError where they are wrong, or ask for what cannot be deployed."""
-    parser = Parser("Train a federation whose clients are on machines of their own.")
-    add_model(parser, TASKS)
-    add_shared(parser, "start_warm", "trained_model_dir")
-    add_federation(parser)
-    add_choices(parser)
-    add_shared(parser, "on_missing", "timeout")
-    add_stage(parser, "continue the newest run with these arguments", "round")
-    config = vars(parser.parse_args(list(words)))
-    for (name, value), why in _REFUSED.items():
-        default = parser.get_default(name)
-        value_given = config.get(name, default)  # a method's argument is there if it was given
-        if value_given != default if value is _ANY else value_given == value:
-            raise UserError(f"--{name} {value_given} cannot be deployed: {why}")
-    config = with_defaults(resolve_choices(resolve_federation(config)), TRAINS, "train")
-    config["evaluate_apart"] = True  # clients see no other images
-    if config["train"] in FROZEN_ENCODER:
-        config["encoder_outputs"] = "never"  # each machine would round them otherwise
-    return config
+@dataclass(frozen=True, kw_only=True)
+class DeployedStage(Stage):
+    """A federation whose clients are on machines of their own."""
+
+    model: ModelName
+    adapters: Configured
+    federation: FederationConfig
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        """Add its arguments."""
+        ModelName.add_arguments(parser)
+        add_shared(parser, "init_model_dir", "start_warm", "trained_model_dir")
+        add_federation(parser)
+        add_choices(parser)
+        add_shared(parser, "on_missing", "timeout")
+        add_stage(parser, "continue the newest run with these arguments", "round")
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], **others: Any) -> Self:
+        """With what follows from these arguments; UserError where they ask for what cannot be deployed."""
+        parser = Parser(None)
+        cls.add_arguments(parser)
+        for (name, value), why in _REFUSED.items():
+            default = parser.get_default(name)
+            value_given = config.get(name, default)  # a method's argument is there if it was given
+            if value_given != default if value is _ANY else value_given == value:
+                raise UserError(f"--{name} {value_given} cannot be deployed: {why}")
+        given = with_defaults(resolve_choices(resolve_federation(config)), TRAINS, "train")
+        given["evaluate_apart"] = True  # clients see no other images
+        if given["train"] in FROZEN_ENCODER:
+            given["encoder_outputs"] = "never"  # each machine would round them otherwise
+        adapters, federation = TRAINS[given["train"]].from_config(given), FederationConfig.from_config(given)
+        return super().from_config(given | federation.record(), adapters=adapters, federation=federation, **others)
 
 
 def check_no_clusters(config: FederationConfig) -> None:

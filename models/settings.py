@@ -1,17 +1,29 @@
-"""The settings that every training has, of a central model and of a client's."""
+"""The settings that every model has, and every training, of a central model and of a client's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from datasets.augmentation import AUGMENTS
+from datasets.tasks import TASKS
 from models.networks.parts import TRAINABLE
 from utils.args import POSITIVE, POSITIVE_INT
-from utils.settings import setting
+from utils.settings import REQUIRED, Settings, setting
+
+
+@dataclass(frozen=True)
+class ModelName(Settings):
+    """Which model: what its files are called by."""
+
+    heading: ClassVar[str] = "model"
+
+    task: str = setting(REQUIRED, "what the model learns", choices=TASKS)
+    use_cbam: bool = setting(False, "the model with attention (CBAM) in its decoder", bool)
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepSettings:
+class StepSettings(Settings):
     """What a step is like: which images it sees, and what it trains."""
 
     batch_size: int = setting(16, "images per step", POSITIVE_INT)

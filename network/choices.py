@@ -12,7 +12,7 @@ from network.attacks import ATTACKS, NO_ATTACK
 from network.importance import FedIR
 from network.sampling import ClientSampling
 from utils.arguments import add_arguments_of, check_arguments
-from utils.settings import add_settings, arguments_in, recorded, setting
+from utils.settings import Settings, arguments_in, recorded, setting
 
 if TYPE_CHECKING:
     from utils.args import Parser
@@ -21,7 +21,7 @@ READERS: dict[str, Mapping[str, Any]] = {"method": ALGORITHMS, "aggregation": AG
 
 
 @dataclass(frozen=True)
-class Choices:
+class Choices(Settings):
     """What a federation has a choice of, by name."""
 
     method: str = setting("fedavg", "the federated method", choices=ALGORITHMS, heading="method")
@@ -44,7 +44,7 @@ class Choices:
 def add_choices(parser: Parser) -> None:
     """Add `--method`, `--aggregation` and `--attack`, and the arguments of each method, rule and attack."""
     for settings in (Choices, ClientSampling, FedIR):
-        add_settings(parser, settings, "method")
+        settings.add_arguments(parser)
     for choice, readers in READERS.items():
         add_arguments_of(parser, choice, readers, choice)
 

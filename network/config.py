@@ -18,7 +18,7 @@ from network.importance import CLUSTER, FedIR
 from network.sampling import ClientSampling
 from network.settings import LocalSettings, PrivacySettings, SimulationSettings
 from utils.errors import UserError
-from utils.settings import settings_of
+from utils.settings import Settings
 
 if TYPE_CHECKING:
     from datasets.table import Table
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FederationConfig:
+class FederationConfig(Settings):
     """What the rounds follow from, besides the model and the clients' images.
 
     The defaults are FedAvg of all clients with the defaults of `test_fed.py`.
@@ -68,7 +68,7 @@ class FederationConfig:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """That of a script's arguments."""
-        chosen = Choices(**settings_of(Choices, config))
+        chosen = Choices.from_config(config)
         return cls(
             ALGORITHMS[chosen.method].from_config(config),
             LocalSettings.from_config(config),

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -54,6 +54,8 @@ class FedIR(Configured):
     | p | `--importance_target` |
     | the largest w | `--importance_bound` |
     """
+
+    heading: ClassVar[str] = "method"
 
     importance_reweighting: str = setting(
         NONE,

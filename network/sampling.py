@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 
@@ -92,6 +93,8 @@ class ClientSampling(Configured):
     it was drawn, which is unbiased, too. If each client has N_VC images and all take part, it is FedAvg with one local
     epoch, to the bit.
     """
+
+    heading: ClassVar[str] = "method"
 
     clients_per_round: int | None = setting(None, "clients that take part in a round; default: all", POSITIVE_INT)
     client_sampling: str = setting(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from models.networks.parts import LORA, TRAINABLE, TRAINS
 from models.settings import StepSettings
@@ -13,7 +13,7 @@ from network.engine.state import MEMORY
 from utils.args import POSITIVE, POSITIVE_INT, Parser, increasing, number, number_or_auto
 from utils.arguments import NON_NEGATIVE, add_arguments_of
 from utils.errors import UserError
-from utils.settings import add_settings, arguments_in, check_read, recorded, setting, settings_of
+from utils.settings import Settings, arguments_in, check_read, recorded, setting, settings_of
 from utils.stage import StageSettings
 
 LR_SCHEDULES = ("plateau", "cosine", "step", "linear", "none")
@@ -24,6 +24,8 @@ ON_NAN = ("stop", "skip_client")  # what to do where a loss is not finite
 @dataclass(frozen=True)
 class LocalSettings(StepSettings):
     """How clients train."""
+
+    heading: ClassVar[str] = "local training"
 
     n_rounds: int = setting(100, "number of global rounds", POSITIVE_INT)
     sgd_per_epoch: int = setting(
@@ -54,7 +56,7 @@ class LocalSettings(StepSettings):
     )
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> LocalSettings:
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
         """The settings of these arguments; `--test_mode` asks for two rounds of two steps."""
         short = {"n_rounds": 2, "sgd_per_epoch": 2, "epoch_per_round": 1, "local_epochs": None}
         return cls(**settings_of(cls, config) | (short if config["test_mode"] else {}))
@@ -71,8 +73,10 @@ def _norm(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class PrivacySettings:
+class PrivacySettings(Settings):
     """Central differential privacy (`network/privacy.py`): none without `clip_norm`."""
+
+    heading: ClassVar[str] = "privacy"
 
     clip_norm: float | None = setting(
         None,
@@ -105,14 +109,9 @@ class PrivacySettings:
     )
     max_epsilon: float | None = setting(None, "stop before epsilon exceeds this", POSITIVE, recorded=False)
 
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> PrivacySettings:
-        """The settings of these arguments."""
-        return cls(**settings_of(cls, config))
-
 
 @dataclass(frozen=True)
-class SimulationSettings:
+class SimulationSettings(Settings):
     """How a federation is simulated.
 
     `rand_seed` seeds all randomness. Models are also evaluated and saved before the first round and after the last.
@@ -145,15 +144,12 @@ class SimulationSettings:
     checkpoint_every: int = StageSettings.checkpoint_every
     memory: int = MEMORY
 
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> SimulationSettings:
-        """The settings of these arguments, except `memory`."""
-        return cls(**settings_of(cls, config))
-
 
 @dataclass(frozen=True)
-class AdaptSettings:
+class AdaptSettings(Settings):
     """How non-participating clients adapt what the method gives them; without `adapt_steps` they do not."""
+
+    heading: ClassVar[str] = "non-participating clients"
 
     adapt_steps: Sequence[int] | None = setting(
         None, "steps after which non-participating clients are evaluated again, as 5,20,80; default: none", increasing
@@ -169,7 +165,7 @@ class AdaptSettings:
     )
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> AdaptSettings:
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
         """The settings of these arguments; `--test_mode` asks for at most two steps."""
         values = settings_of(cls, config)
         if config["test_mode"] and values["adapt_steps"]:
@@ -212,13 +208,12 @@ def check_adaptation(steps: Sequence[int] | None, n_non_participating: float | N
 
 
 def add_federation(parser: Parser) -> None:
-    """Add the arguments for these settings, except those that all kinds of training have."""
-    add_settings(parser, LocalSettings, "local training")
+    """Add the arguments for these settings."""
+    LocalSettings.add_arguments(parser)
     add_arguments_of(parser, "adapters", TRAINS, "train")
     parser.set_defaults(**dict.fromkeys(_LOCAL_WORK))  # until `resolve_local_work` knows what was given
-    add_settings(parser, PrivacySettings, "privacy")
-    add_settings(parser, SimulationSettings, "running")
-    add_settings(parser, AdaptSettings, "non-participating clients")
+    for settings in (PrivacySettings, SimulationSettings, AdaptSettings):
+        settings.add_arguments(parser)
 
 
 def resolve_local_work(config: Mapping[str, Any]) -> dict[str, Any]:

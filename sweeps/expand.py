@@ -60,8 +60,9 @@ def expanded(said: Mapping[str, Any], given: Given) -> tuple[Experiment, list[Jo
 def parsed_jobs(jobs: Iterable[Job]) -> list[Job]:
     """The jobs with their configurations, without those that say in other words what one before says.
 
-    Jobs that need such a one need the one before in its place. UserError for what a script refuses, and where two jobs
-    would make one file of models or clusters in two ways.
+    Such a one has all its values, folders among them: what lies in these is the same only once it is made, so that
+    `key` alone would not tell. Jobs that need it need the one before in its place. UserError for what a script refuses,
+    and where two jobs would make one file of models or clusters in two ways.
     """
     distinct: dict[str, Job] = {}
     kept: dict[str, str] = {}  # for each job the name of the one that says the same
@@ -77,13 +78,11 @@ def parsed_jobs(jobs: Iterable[Job]) -> list[Job]:
     return list(distinct.values())
 
 
-def parsed(command: Command) -> dict[str, Any]:
+def parsed(command: Command) -> Mapping[str, Any]:
     """The configuration that a script would run with, its method's defaults included; UserError like the script."""
-    from network.config import FederationConfig
     from sweeps.preload import MODULES
 
-    args = MODULES[command[0]].parse_args(command[1:])
-    return vars(args) | (FederationConfig.from_config(vars(args)).record() if "method" in args else {})
+    return MODULES[command[0]].parse_args(command[1:]).config
 
 
 def _check_alone(script: str, config: Mapping[str, Any], made: dict[tuple, Mapping[str, Any]]) -> None:

@@ -17,7 +17,7 @@ from models.networks.parts import TRAINS
 from models.networks.task_model import init_file, made_as, versions_of
 from network.choices import READERS, Choices
 from network.partition.rules import PARTITIONERS
-from network.partition.settings import AssignSettings
+from network.partition.settings import AssignSettings, PartitionSettings
 from network.provenance import code_of
 from network.settings import SETTINGS
 from sweeps.preload import STAGES
@@ -132,10 +132,10 @@ def _runs(script: str, config: Mapping[str, Any]) -> Iterator[Path]:
 
 
 # What runs leave out that do not use it: one that has it is another run.
-_LEFT_OUT = {"within", *scaling_arguments("features")}.union(
+_LEFT_OUT = {*scaling_arguments("features")}.union(
     (
         name
-        for of in (Choices, AssignSettings, *SETTINGS)
+        for of in (Choices, PartitionSettings, AssignSettings, *SETTINGS)
         for name, each in arguments_in(of).items()
         if not each.recorded
     ),

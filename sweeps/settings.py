@@ -15,7 +15,7 @@ from sweeps.experiment import KEYS, SCRIPTS, UNTIL
 from sweeps.grid import SWEEP_TYPES
 from sweeps.plan import FORMATS
 from utils.args import POSITIVE_INT, name_and_value, number
-from utils.settings import add_settings, setting
+from utils.settings import Settings, setting
 from utils.stage import StageSettings, add_code, add_shared
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _arguments(stage: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class SweepSettings:
+class SweepSettings(Settings):
     """What the command line says of a sweep; None where it leaves it to the experiment, or to the machine."""
 
     experiment: Path | None = None
@@ -114,7 +114,7 @@ class SweepSettings:
 def add_sweep(parser: Parser) -> None:
     """Add the arguments of `run_sweep.py`."""
     parser.add_argument("--experiment", type=Path, help="file of the experiment, see docs/sweeps.md")
-    add_settings(parser, SweepSettings, "running")
+    SweepSettings.add_arguments(parser)
     parser.add_argument("--type", choices=SWEEP_TYPES, dest="sweep", help=SUPPRESS)  # the name that it once had
     parser.group("running").add_argument(
         "--dry_run",

@@ -54,7 +54,7 @@ def select(command: Command, buildings: Path, tasks: Sequence[str]) -> None:
     if source is None or (source == "taskonomy" and buildings.is_file()):
         stage = MODULES[command[0]]
         with in_place_of_own(command):
-            config = vars(stage.parse_args())
+            config = stage.parse_args().config
             found = stage.find(config)
             check_tasks(tasks, found.info, folder)
             stage.keep(config, found)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.settings import parse as parse_deployed
+from deploy.settings import DeployedStage
 from sweeps.expand import declared_arguments, parsed_jobs
 from sweeps.experiment import Given, experiment_of, read_experiment
 from sweeps.sources import folder_source
@@ -62,7 +62,7 @@ SCRIPTS = sorted(
         "scripts/*.py",
     )
     for path in ROOT.glob(pattern)
-    if "Parser(" in path.read_text(encoding="utf-8")
+    if re.search(r"Parser\(|from_args\(", path.read_text(encoding="utf-8"))
 )
 
 
@@ -404,7 +404,7 @@ def test_options_named_in_pages_exist(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(Parsed):
             getattr(script, "parse_args", script.main)()
     with pytest.raises(Parsed):
-        parse_deployed([])
+        DeployedStage.from_args(None, [])
     for name in NAMES:
         named = set(re.findall(r"(?<![\w-])--[a-z]\w*", (ROOT / name).read_text(encoding="utf-8")))
         former = {f"--{each}" for each in FORMER} if name == "CHANGELOG.md" else set()

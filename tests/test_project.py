@@ -88,7 +88,7 @@ def test_only_the_rooms_renderer_depends_on_the_system(system: str, machine: str
 
 
 # From the ground floor up; the rooms of a floor do not know each other.
-FLOORS = (("utils",), ("datasets",), ("models",), ("network",), ("deploy", "reports", "sweeps"))
+FLOORS = (("utils",), ("datasets",), ("models",), ("network",), ("stages",), ("deploy", "reports", "sweeps"))
 
 
 def test_the_map_names_every_room_and_no_other() -> None:

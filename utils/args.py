@@ -17,7 +17,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -155,6 +155,17 @@ class Parser(_Flags, argparse.ArgumentParser):
             name = new if name not in known and new in known else name
             argument = name[2:]
             words.append(f"{name}{equals}{present_value(argument, value)}")
+        return words
+
+    def words_of(self, values: Mapping[str, Any]) -> list[str]:
+        """Arguments as the command line has them, by name; None, and an empty list, as not given."""
+        words = []
+        for name, value in values.items():
+            each = [*map(str, value)] if isinstance(value, list | tuple) else [str(value)] * (value is not None)
+            action = self._option_string_actions.get(f"--{name}")
+            if action is not None and action.nargs is None:  # of one word, in which commas stand between
+                each = [",".join(each)] * bool(each)
+            words += [f"--{name}", *each] if each else []
         return words
 
     def error(self, message: str) -> NoReturn:

@@ -26,6 +26,7 @@ class Argument:
             there was this argument.
         metavar: what `--help` calls its value, where that is not its name.
         aliases: other names that it has on the command line.
+        required: whether it must be given.
     """
 
     default: Any
@@ -38,6 +39,7 @@ class Argument:
     unread: Mapping[str, Collection[Any]] = field(default_factory=dict)
     recorded: bool = True
     aliases: Collection[str] = ()
+    required: bool = False
 
     @property
     def read(self) -> dict[str, Any]:
@@ -45,6 +47,7 @@ class Argument:
         if self.type in (bool, boolean):
             return FLAG
         given = {"choices": self.choices, "nargs": self.nargs, "metavar": self.metavar}
+        given |= {"required": self.required or None}
         return {"type": self.type} | {name: value for name, value in given.items() if value is not None}
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, Self, dataclass_transform
 
 from utils.args import Parser
 from utils.arguments import Argument
 from utils.errors import UserError
+
+REQUIRED = MISSING  # the default of what must be given
 
 
 def setting(
@@ -30,7 +32,9 @@ def setting(
 
     The other parameters are the attributes of `Argument`, or of the class that it is one `of`.
     """
-    argument = of(default, text, type, choices, nargs, metavar, only or {}, unread or {}, recorded, aliases)
+    needed = default is REQUIRED
+    usual = None if needed else default
+    argument = of(usual, text, type, choices, nargs, metavar, only or {}, unread or {}, recorded, aliases, needed)
     return field(default=default, metadata={"argument": argument, "heading": heading})
 
 
@@ -74,8 +78,34 @@ def check_read(config: Mapping[str, Any], *settings: type) -> None:
                 )
 
 
+class Settings:
+    """Arguments that belong together, as a dataclass: those of one concern, or of a script.
+
+    Its fields are what `setting` makes. Others are set by hand, from arguments of their names, if there are any.
+    """
+
+    heading: ClassVar[str] = "running"  # of `--help`, for fields without one of their own
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        """Add its arguments."""
+        add_settings(parser, cls, cls.heading)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """With the values that a configuration, arguments by name, has, and its own defaults for the others."""
+        return cls(**settings_of(cls, config))
+
+    @classmethod
+    def from_args(cls, description: str | None, words: Sequence[str] | None = None) -> Self:
+        """Of the command line, or of these words in its place; `description` is what `--help` begins with."""
+        parser = Parser(description)
+        cls.add_arguments(parser)
+        return cls.from_config(vars(parser.parse_args(words)))
+
+
 @dataclass_transform(kw_only_default=True)
-class Configured:
+class Configured(Settings):
     """What is made from settings: `FedProx(mu=0.1)` in Python, `--method fedprox --mu 0.1` on the command line.
 
     Every subclass is a dataclass without being declared one. `arguments` are those of its fields that are settings;
@@ -88,11 +118,6 @@ class Configured:
         super().__init_subclass__()
         dataclass(kw_only=True, eq=False)(cls)
         cls.arguments = arguments_in(cls)
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """With the values of these arguments, and its own defaults for those that are not among them."""
-        return cls(**settings_of(cls, config))
 
     def record(self) -> dict[str, Any]:
         """The arguments that it goes by, by name: what was given, and what follows from that where nothing was."""

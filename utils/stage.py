@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, get_type_hints
 
 from utils.args import POSITIVE, POSITIVE_INT, Parser, boolean, number
 from utils.arguments import Argument
-from utils.settings import add_settings, arguments_in, setting
+from utils.settings import Settings, add_settings, arguments_in, setting, settings_of
 from utils.versions import ANY, REUSE, SAME_SOURCE, SAME_VERSION
 
 
@@ -40,7 +40,7 @@ _CARRIED_OUT: dict[str, Any] = {"of": partial(StageArgument, changes_numbers=Fal
 
 
 @dataclass(frozen=True)
-class StageSettings:
+class StageSettings(Settings):
     """Where a stage's files are, and how it is carried out; a stage has those of these that it adds."""
 
     init_model_dir: Path = setting(Path("initial_models"), "folder of the initial models", heading="model", **_PLACE)
@@ -140,17 +140,52 @@ def plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stage(Settings):
+    """All that a run of a stage follows from: a subclass has a field for each of its concerns.
+
+    Attributes:
+        running: where its files are, and how it is carried out.
+        config: all the arguments by name, as `args.json` records them.
+    """
+
+    running: StageSettings
+    config: Mapping[str, Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], **others: Any) -> Self:
+        """With the settings that each of its concerns has in this configuration, and others by their fields."""
+        kinds = {name: kind for name, kind in get_type_hints(cls).items() if name not in others}
+        kinds = {name: kind for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Settings)}
+        concerns = {name: kind.from_config(config) for name, kind in kinds.items()}
+        return cls(**{"config": config} | settings_of(cls, config) | concerns | others)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """With these values of arguments, by name, such as TOML or JSON has; the others have their defaults.
+
+        UserError as on the command line. None is as if the argument were not given.
+        """
+        parser = Parser(None)
+        cls.add_arguments(parser)
+        return cls.from_config(vars(parser.parse_args(parser.words_of(values))))
+
+    def to_json(self) -> dict[str, Any]:
+        """The arguments as plain values, as `args.json` has them."""
+        return plain(self.config)
+
+    def key(self) -> dict[str, Any]:
+        """What makes two runs the same: see `key`."""
+        return key(self.config)
+
+    def diff(self, before: Mapping[str, Any]) -> list[str]:
+        """What keeps a run with this record from being resumed so: see `diff`."""
+        return diff(before, self.config)
+
+
 def add_shared(parser: Parser, *names: str, **texts: str) -> None:
     """Add the arguments of these names, and those of others with texts of their own."""
     add_settings(parser, StageSettings, "running", dict.fromkeys(names, "") | texts)
-
-
-def add_model(parser: Parser, tasks: Collection[str]) -> None:
-    """`--task`, one of `tasks`, and `--use_cbam`, which name the model, and where initial ones are."""
-    group = parser.group("model")
-    group.add_argument("--task", choices=tasks, required=True, help="what the model learns")
-    group.add_flag("--use_cbam", False, "the model with attention (CBAM) in its decoder")
-    add_shared(parser, "init_model_dir")
 
 
 def add_stage(parser: Parser, resuming: str, unit: str = "") -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,20 @@ from utils.errors import UserError
 from utils.files import read_json, write_json
 from utils.processes import processes
 from utils.renamed import with_present_names
+from utils.stage import StageSettings
 
 # What a tracker calls all that it gets from here: a folder in the run directory, a project.
 _NAMES = {"tensorboard": "tensorboard", "wandb": "task-perspective-het"}
 
 
-def accelerator_of(config: Mapping[str, Any]) -> Accelerator:
+def accelerator_of(running: StageSettings) -> Accelerator:
     """The processes and devices that a script computes with, and the tracker of its `--track`, not yet started.
 
     UserError if the tracker's package is not installed.
     """
-    if config["track"] and find_spec(config["track"]) is None:
-        raise UserError(f"--track {config['track']} needs a package: pip install {config['track']}, or omit --track")
-    return processes(config["use_accelerator"], log_with=config["track"], project_dir=config["result_path"])
+    if running.track and find_spec(running.track) is None:
+        raise UserError(f"--track {running.track} needs a package: pip install {running.track}, or omit --track")
+    return processes(running.use_accelerator, log_with=running.track, project_dir=running.result_path)
 
 
 def start_tracker(accelerator: Accelerator, folder: Path, first: int) -> None:

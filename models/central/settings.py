@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from models.settings import StepSettings
 from utils.args import POSITIVE_INT, number
 from utils.settings import setting, settings_of
+from utils.stage import StageSettings
 
 _ON_PLATEAUS = {"lr_schedule": ("plateau",)}
 
@@ -17,7 +18,9 @@ _ON_PLATEAUS = {"lr_schedule": ("plateau",)}
 class TrainSettings(StepSettings):
     """How a central model is trained; `rand_seed` is of all randomness."""
 
-    rand_seed: int
+    heading: ClassVar[str] = "training"
+
+    rand_seed: int = StageSettings.rand_seed
     n_epochs: int = setting(100, "number of epochs in all", POSITIVE_INT)
     lr_schedule: str = setting(
         "plateau",
@@ -34,6 +37,6 @@ class TrainSettings(StepSettings):
     val_fraction: float = setting(0.1, "share of the training images to validate on", number(float, above=0, most=0.9))
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> TrainSettings:
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
         """The settings of these arguments; `--test_mode` asks for two epochs."""
         return cls(**settings_of(cls, config) | ({"n_epochs": 2} if config["test_mode"] else {}))

@@ -9,7 +9,7 @@ random weights, the control that has learnt nothing.
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,23 +61,6 @@ def features_name(text: str) -> str:
     if text not in NAMES and not any(text.startswith(prefix) and text != prefix for prefix in (PUBLIC, RANDOM)):
         raise ArgumentTypeError(f"{text!r} is not one of {', '.join(NAMES)}, {PUBLIC}<name> and {RANDOM}<name>")
     return absolute(text)
-
-
-def model_for(config: Mapping[str, Any]) -> tuple[TaskModel, Path]:
-    """The model that the arguments of `extract_embeddings.py` ask for, and its file.
-
-    That is the central model, or where something else is clustered the initial one, which has the image size and the
-    target. UserError if there is none, or a model's performance is asked for that has not been trained.
-    """
-    from models.central.training import central_model
-    from models.networks.task_model import init_file, load_model
-
-    if config["features"] == "model":
-        return central_model(config["load_model_dir"], config["task"], config["use_cbam"], config["from_checkpoint"])
-    if config["observe_performance"]:
-        raise UserError("--observe_performance measures the central model; give --features model")
-    path = init_file(config["init_model_dir"], config["task"], config["use_cbam"])
-    return load_model(path, config["task"], "model_initialization.py"), path
 
 
 def features_of(

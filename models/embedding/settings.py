@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from models.embedding.features import features_name
 from utils.args import POSITIVE_INT, number
-from utils.settings import setting
+from utils.settings import Settings, setting
 
 
 @dataclass(frozen=True)
-class ClusterSettings:
+class ClusterSettings(Settings):
     """Of which features clusters are made, and how many."""
+
+    heading: ClassVar[str] = "clusters"
 
     from_checkpoint: bool = setting(False, "take the last checkpoint instead of the best model", bool, heading="model")
     features: str = setting(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from datasets.classes import ClassSet
 from datasets.tasks import DEPTH_TARGETS
@@ -15,12 +15,14 @@ from models.networks.decoders import DECODERS
 from models.networks.encoders import ENCODERS, TIMM, encoder_entry, encoder_name
 from models.networks.layers import NORMS
 from utils.args import POSITIVE_INT
-from utils.settings import setting, settings_of
+from utils.settings import Settings, setting
 
 
 @dataclass(frozen=True)
-class ModelSettings:
+class ModelSettings(Settings):
     """What a model is to be made of; None leaves a setting to the encoder."""
+
+    heading: ClassVar[str] = "model"
 
     encoder: str = setting(
         "tiny", f"image encoder: {', '.join(ENCODERS)}, or {TIMM}<name>; the paper's is clip_vit_b32", encoder_name
@@ -47,11 +49,6 @@ class ModelSettings:
     norm: str = setting("batch", "normalisation of the convolutions", choices=NORMS)
     depth_target: str = setting("scaled", "what depth models predict", choices=DEPTH_TARGETS)
     published_quirks: bool = setting(False, "decode, mask and normalise as the published code (see README)", bool)
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> ModelSettings:
-        """The settings of these arguments."""
-        return cls(**settings_of(cls, config))
 
     def of_task(self, task: str, use_cbam: bool, classes: ClassSet | None, scaling: Scaling) -> ModelConfig:
         """What a task's model is made of, with these classes where it is categorical."""

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -189,7 +189,8 @@ class Guidance:
     @cached_property
     def settings(self) -> TeacherSettings:
         """Of the teacher."""
-        return TeacherSettings.of(self.record["settings"])
+        made_with = self.record["settings"]
+        return TeacherSettings(**{entry.name: made_with[entry.name] for entry in fields(TeacherSettings)})
 
     def leading(self, size: int) -> np.ndarray:
         """Which numbers of a vector are compared with an embedding of `size` numbers: of each layer the first ones.

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from argparse import ArgumentTypeError
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from models.embedding.features import features_name, image_features
-from models.embedding.settings import ClusterSettings
-from models.networks.conventions import OWN_SCALING, Scaling, add_scaling
-from utils.args import POSITIVE_INT, Parser, number
+from models.networks.conventions import OWN_SCALING, Scaling
+from utils.args import POSITIVE_INT, number
 from utils.errors import UserError
-from utils.settings import add_settings, setting
+from utils.settings import Settings, setting
 from utils.stage import StageSettings
 from utils.streams import generator
 
@@ -53,8 +52,10 @@ def _place(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class TeacherSettings:
+class TeacherSettings(Settings):
     """What a teacher is made of; the names are those of `extract_diffusion_features.py`'s arguments."""
+
+    heading: ClassVar[str] = "model"
 
     features: str = setting(
         DIFFUSION,
@@ -81,18 +82,9 @@ class TeacherSettings:
     precision: str = StageSettings.precision
     rand_seed: int = StageSettings.rand_seed
 
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> TeacherSettings:
-        """From a script's arguments, or what JSON makes of these settings; KeyError where one is missing."""
-        values = {field.name: content[field.name] for field in fields(cls)}
-        return cls(**values | {"layers": tuple(values["layers"])})
-
-
-def add_teacher(parser: Parser) -> None:
-    """The arguments that `TeacherSettings` are made of, but for those that all stages have."""
-    add_settings(parser, TeacherSettings, "model")
-    add_settings(parser, ClusterSettings, "model", {"encoder_weights": ""})
-    add_scaling(parser.group("model"), "features", "the network of --features")
+    def __post_init__(self) -> None:
+        """Layers are a tuple, as JSON has none."""
+        object.__setattr__(self, "layers", tuple(self.layers))
 
 
 class Teacher(ABC):

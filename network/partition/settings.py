@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from argparse import SUPPRESS
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from models.embedding.features import features_name
 from network.partition.groups import EMBEDDING, RANDOM, column_name, partition_label, partition_type
 from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA, rule_of
 from utils.args import POSITIVE_INT, Parser, number, number_or_auto, share_or_number
 from utils.arguments import add_arguments_of, arguments_of, with_defaults
-from utils.settings import add_settings, arguments_in, check_read, recorded, setting, settings_of
+from utils.settings import Settings, arguments_in, check_read, recorded, setting, settings_of
 from utils.stage import StageSettings, add_shared
 from utils.words import counted
 
@@ -31,8 +30,10 @@ def alpha(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class AssignSettings:
+class AssignSettings(Settings):
     """By which rule groups are assigned, to how many clients; `options` are the values of the rule's own arguments."""
+
+    heading: ClassVar[str] = "partition"
 
     rand_seed: int = StageSettings.rand_seed
     partition: str = setting(_USUAL, "rule by which groups are assigned to clients", choices=PARTITIONERS, **_IID)
@@ -63,7 +64,7 @@ class AssignSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> AssignSettings:
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
         """The settings of these arguments."""
         rule = PARTITIONERS[config["partition"]]
         return cls(**settings_of(cls, config), options=recorded(arguments_of(rule, config), rule.arguments))
@@ -113,13 +114,15 @@ def _short(value: str) -> str:
 
 
 @dataclass(frozen=True)
-class PartitionSettings:
+class PartitionSettings(Settings):
     """What `test_fed.py` assigns, and how: the `--type`, of which clusters, and by which rule.
 
     With a column of natural groups, it is assigned `within` each of these. `assignment_files_path` is where the
     clusters are; a `partition_file` takes the place of all other settings, but for `non_participating_clients` where it
     has none: the share, or number, of the clients that never train.
     """
+
+    heading: ClassVar[str] = "clusters"
 
     type: str = setting(
         EMBEDDING,
@@ -135,7 +138,15 @@ class PartitionSettings:
         None, "features that the clusters must be of; default: any", features_name, only={"type": (EMBEDDING,)}
     )
     partition_file: Path | None = None
-    within: str | None = None
+    within: str | None = setting(
+        None,
+        "assign within each natural group of this column (city …): its own clusters, --n_clusters in each, to clients "
+        "of its own, in proportion to its images",
+        column_name,
+        metavar="COLUMN",
+        recorded=False,
+        heading="partition",
+    )
     non_participating_clients: float | None = setting(
         None,
         "of all clients, how many never train, but are evaluated: a share, as 0.25, or a number; default: none",
@@ -144,7 +155,7 @@ class PartitionSettings:
     )
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> PartitionSettings:
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
         """The settings of these arguments."""
         return cls(**settings_of(cls, config), assign=AssignSettings.from_config(config))
 
@@ -197,23 +208,14 @@ class PartitionSettings:
 
 def add_partition(parser: Parser) -> None:
     """Add `--partition` and the arguments that rules use."""
-    add_settings(parser, AssignSettings, "partition")
+    AssignSettings.add_arguments(parser)
     add_shared(parser, "allow_unassigned")
     add_arguments_of(parser, "partition", PARTITIONERS, "partition")
 
 
 def add_partition_settings(parser: Parser) -> None:
     """Add the arguments for `PartitionSettings`."""
-    add_settings(parser, PartitionSettings, "clusters")
-    add = parser.group("partition").add_argument
-    add(
-        "--within",
-        type=column_name,
-        metavar="COLUMN",
-        default=SUPPRESS,
-        help="assign within each natural group of this column (city …): its own clusters, --n_clusters in each, to "
-        "clients of its own, in proportion to its images",
-    )
+    PartitionSettings.add_arguments(parser)
     add_partition(parser)
     add_shared(parser, "assignment_files_path", "partition_file")
 
@@ -222,7 +224,7 @@ def resolve_partition_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """`resolve_rule`; UserError as well for an argument of the partition that changes nothing."""
     resolved = resolve_rule(config)
     check_read(resolved, PartitionSettings)
-    return resolved
+    return recorded(resolved, arguments_in(PartitionSettings))
 
 
 def resolve_rule(config: Mapping[str, Any]) -> dict[str, Any]:

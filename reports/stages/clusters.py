@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -16,6 +15,8 @@ from datasets.task_data import TaskData, evenly
 from datasets.tasks import RGB
 from models.central.evaluation import held_out_values
 from models.embedding.embeddings import compare_n_clusters, tsne
+from models.embedding.features import MODEL
+from models.embedding.settings import ClusterSettings
 from models.networks.task_model import TaskModel
 from network.partition.explained import CEILING, CLASSES, CLUSTERS, target_explained
 from reports.console import wrapped
@@ -33,27 +34,28 @@ _POINTS = 5000  # of t-SNE, which takes many minutes for tens of thousands
 
 
 def report(
-    args: Namespace,
+    settings: ClusterSettings,
     run: Run,
     model: TaskModel,
     data: TaskData,
     accelerator: Accelerator,
     reduced: np.ndarray,
     assignments: np.ndarray,
+    seed: int,
 ) -> dict[str, float]:
     """Print and draw what the clusters are; returns the share of the target's variance that groups explain, by name.
 
     `reduced` (N, D) are the embeddings that were clustered, `assignments` (N,) the images' clusters.
     """
     held_out = cache(partial(held_out_values, model, data, accelerator))  # for two reports, or none
-    learnt = args.features != "model" or report_central(args.task, *(of["loss"] for of in held_out()))
-    explained = target_explained(data, assignments, args.n_clusters, args.rand_seed)
+    learnt = settings.features != MODEL or report_central(data.task.name, *(of["loss"] for of in held_out()))
+    explained = target_explained(data, assignments, settings.n_clusters, seed)
     report_explained(data, explained, run.figures, advise=learnt)
-    if args.compare_n_clusters:
-        rows = compare_n_clusters(reduced[data.train], sorted(set(args.compare_n_clusters)), args.rand_seed)
+    if settings.compare_n_clusters:
+        rows = compare_n_clusters(reduced[data.train], sorted(set(settings.compare_n_clusters)), seed)
         report_n_clusters(rows, f"{data.task.label}: numbers of clusters", run.path)
-    draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
-    if args.observe_performance:
+    draw_clusters(data, reduced, assignments, seed, run.figures)
+    if settings.observe_performance:
         report_held_out(model, data, *held_out(), run.figures)
     return explained
 

@@ -29,27 +29,28 @@ from reports.figures.clients import choices
 from reports.figures.gaps import adaptation
 from reports.figures.partitions import distribution
 from reports.stages.central import print_values
+from stages.federated import FederatedStage
 from utils.files import write_json
 from utils.runs import COLUMNS, MEASURED_ON, Run
 from utils.words import counted, span
 
 
 def report_partition(
-    config: Mapping[str, Any],
+    stage: FederatedStage,
     run: Run,
     data: TaskData,
     partition: Partition,
     split: PartitionSettings,
     held_out: ClientImages,
-    federation: FederationConfig,
     uneven: Mapping[str, float],
 ) -> None:
     """Save the partition and `heterogeneity.json`, print how uneven it is and, if asked, draw what clients have.
 
-    `config` has the run's arguments by name, `split` is what the partition was made by. What reweighting can achieve
-    is printed where the `federation` reweights clients' images. To be called by the main process.
+    `split` is what the partition was made by. What reweighting can achieve is printed where clients' images are
+    reweighted. To be called by the main process.
     """
-    for line in split.instead_of(PartitionSettings.from_config(config)):
+    federation, running = stage.federation, stage.running
+    for line in split.instead_of(stage.partition):
         print(wrapped(line))
     kind = split.type
     clients = client_names(partition, kind, data.table)
@@ -67,8 +68,8 @@ def report_partition(
         print(*lines_within(partition.client_of, partition.groups, natural, n_clusters), sep="\n")
     if not len(held_out.images):
         print(f"no test image is in a group that clients train on: the values on {MEASURED_ON['local_test']} are nan")
-    _report_non_participating(partition, split, config["task"], federation, config["start_warm"])
-    if config["plot_distribution"]:
+    _report_non_participating(partition, split, data.task.name, federation, running.start_warm)
+    if running.plot_distribution:
         groups, name, names = shown_by(partition, kind, data.table)
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
         within = owners_within(natural, groups) if natural and groups is partition.groups else ()

@@ -24,9 +24,8 @@ from datasets.tasks import get_task
 from deploy.messages import read, write
 from deploy.participant import RUNS, STAGE, Participant, join, participant
 from deploy.server import RemoteClients, _check_values, plan_of
-from deploy.settings import check_no_clusters, parse
+from deploy.settings import DeployedStage, check_no_clusters
 from models.networks.task_model import TaskModel
-from network.config import FederationConfig
 from network.engine.simulation import Simulation
 from network.engine.state import VersionLog
 from network.provenance import code_version
@@ -70,18 +69,22 @@ def untouched(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) ->
     return said, tensors
 
 
+def deployed(words: str) -> DeployedStage:
+    return DeployedStage.from_args(None, shlex.split(f"{WORDS} {words}"))
+
+
 def deployment(
     shares: Shares, path: Path, accelerator: Accelerator, more: str = "", tamper: Tamper = untouched, name: str = ""
 ) -> Simulation:
-    config = parse(shlex.split(f"{WORDS} {more}"))
-    model, federation, name = shares.model(), FederationConfig.from_config(config), name or uuid4().hex
+    stage, model, name = deployed(more), shares.model(), name or uuid4().hex
+    federation = stage.federation
     check_no_clusters(federation)
-    config |= federation.record() | model.config.record()
+    config = {**stage.config, **model.config.record()}
     nodes = Here(shares, name, tamper)
     greeting = write(plan_of(config, model.config.record(), code_version(STAGE, config), name), model.state_dict())
     nodes.greet(greeting)
     server = server_data(shares, model)
-    clients = RemoteClients(server, federation, nodes, name, config["on_missing"])
+    clients = RemoteClients(server, federation, nodes, name, stage.running.on_missing)
     return Simulation(model, clients.data, federation, accelerator, Run(path), clients)
 
 
@@ -96,8 +99,7 @@ def server_data(shares: Shares, model: TaskModel) -> TaskData:
 def simulation(
     shares: Shares, path: Path, accelerator: Accelerator, more: str = "", kind: type[Simulation] = Simulation
 ) -> Simulation:
-    config = FederationConfig.from_config(parse(shlex.split(f"{WORDS} {more}")))
-    return kind(shares.model(), shares.federated, config, accelerator, Run(path))
+    return kind(shares.model(), shares.federated, deployed(more).federation, accelerator, Run(path))
 
 
 def same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
@@ -392,7 +394,7 @@ def test_a_client_whose_pixels_were_altered_comes_back_with_other_images(
     """One value of one image is another, and all that is noted of the images is as it was."""
     folder, model, name = tmp_path / "client", shares.model(), uuid4().hex
     shutil.copytree(shares.folder / "client_0", folder, ignore=shutil.ignore_patterns(RUNS))
-    config = parse(shlex.split(WORDS))
+    config = deployed("").config
     plan = plan_of(config, model.config.record(), code_version(STAGE, config), name), model.state_dict()
     first, again = (join(folder, False, *plan) for _ in range(2))
     packed = folder / "packed" / "32" / f"{domain}.npy"
@@ -425,11 +427,10 @@ def test_a_client_whose_pixels_were_altered_comes_back_with_other_images(
 )
 def test_what_cannot_be_deployed_is_refused_in_a_line(words: str, line: str) -> None:
     with pytest.raises(UserError, match=line.replace("?", r"\?")):
-        parse(shlex.split(f"{WORDS} {words}"))
+        deployed(words)
 
 
 @pytest.mark.parametrize("words", ["--method fedproto --label_source cluster", "--importance_reweighting cluster"])
 def test_clusters_are_refused(words: str) -> None:
-    config = parse(shlex.split(f"{WORDS} {words}"))
     with pytest.raises(UserError, match="which no machine has"):
-        check_no_clusters(FederationConfig.from_config(config))
+        check_no_clusters(deployed(words).federation)

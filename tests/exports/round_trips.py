@@ -154,7 +154,7 @@ def test_a_tool_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     root = tmp_path / name
     shutil.copytree(EXPORTS / name, root)
     monkeypatch.setattr("sys.argv", ["stage 1", "--data_path", str(root), *shlex.split(arguments)])
-    select_images(**vars(stage_1.parse_args()))
+    select_images(**stage_1.parse_args().config)
     table = read_table(root)
     assert len(table) == len(PHOTOGRAPHS)
     check(table)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,9 +47,13 @@ def test_tables_that_this_list_has_not_made_stay(
         about.write_text(about.read_text().replace('"source": "folder"', f'"source": "{source}"'))
     if listed:
         (tmp_path / "rooms.csv").write_text("aspen\n")
-    kept: list[Namespace] = []
+    kept: list[dict] = []
     found = SimpleNamespace(info=DatasetInfo("taskonomy", ("rgb",)))
-    stage = SimpleNamespace(parse_args=Namespace, find=lambda args: found, keep=lambda args, found: kept.append(args))
+    stage = SimpleNamespace(
+        parse_args=lambda: SimpleNamespace(config={}),
+        find=lambda args: found,
+        keep=lambda args, found: kept.append(args),
+    )
     monkeypatch.setitem(MODULES, "extract_datapoints_for_experiments.py", stage)
     work.select(("extract_datapoints_for_experiments.py",), tmp_path / "rooms.csv", [])
     assert len(kept) == (not stays)
@@ -77,7 +80,7 @@ def test_a_job_reads_and_records_its_own_command(tmp_path: Path, monkeypatch: py
     )
     stage = MODULES[command[0]]
     begin = SimpleNamespace(
-        main=lambda: Run.create(vars(stage.parse_args()) | provenance(vars(stage.parse_args())), "run")
+        main=lambda: Run.create(stage.parse_args().config | provenance(stage.parse_args().config), "run")
     )
     monkeypatch.setitem(MODULES, command[0], begin)
     before = [*sys.argv]

@@ -19,6 +19,7 @@ from accelerate.utils import LoggerType
 from utils import tracking
 from utils.errors import UserError
 from utils.runs import Run
+from utils.stage import StageSettings
 from utils.tracking import accelerator_of
 
 
@@ -26,7 +27,7 @@ def started(result_path: Path, track: str | None, first: int, resume: bool = Fal
     """A run, new or taken up again, that is tracked from step `first` on."""
     config = {"result_path": result_path, "track": track, "use_accelerator": False, "resume_training": resume}
     run = Run.take_up(config, "test_federated", "seed4")
-    run.track(accelerator_of(config), first)
+    run.track(accelerator_of(StageSettings.from_config(config)), first)
     return run
 
 

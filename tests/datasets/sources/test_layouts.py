@@ -351,5 +351,5 @@ def test_a_layout_is_read_with_the_arguments_of_the_page(
     monkeypatch.setattr(
         "sys.argv", ["stage 1", "--data_path", str(tmp_path), "--test_fraction", "0.5", *shlex.split(arguments)]
     )
-    select_images(**vars(stage_1.parse_args()))
+    select_images(**stage_1.parse_args().config)
     check(read_table(tmp_path))
