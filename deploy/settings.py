@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from models.networks.parts import FROZEN_ENCODER, TRAINS
+from models.networks.parts import FROZEN_ENCODER
 from models.settings import ModelName
-from network.choices import add_choices, resolve_choices
+from network.choices import add_choices
 from network.config import FederationConfig
 from network.sampling import POISSON
-from network.settings import PrivacySettings, add_federation, resolve_federation
+from network.settings import PrivacySettings, add_federation
+from stages.federated import FederationStage
 from utils.args import Parser
-from utils.arguments import with_defaults
 from utils.errors import UserError
-from utils.settings import Configured
-from utils.stage import Stage, add_shared, add_stage
+from utils.stage import add_shared, add_stage
 
 _ANY = None
 # What cannot be deployed: an argument and its value (any but the default), and why.
@@ -38,12 +37,8 @@ _REFUSED: dict[tuple[str, str | None], str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeployedStage(Stage):
+class DeployedStage(FederationStage):
     """A federation whose clients are on machines of their own."""
-
-    model: ModelName
-    adapters: Configured
-    federation: FederationConfig
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
@@ -65,12 +60,10 @@ class DeployedStage(Stage):
             value_given = config.get(name, default)  # a method's argument is there if it was given
             if value_given != default if value is _ANY else value_given == value:
                 raise UserError(f"--{name} {value_given} cannot be deployed: {why}")
-        given = with_defaults(resolve_choices(resolve_federation(config)), TRAINS, "train")
-        given["evaluate_apart"] = True  # clients see no other images
-        if given["train"] in FROZEN_ENCODER:
-            given["encoder_outputs"] = "never"  # each machine would round them otherwise
-        adapters, federation = TRAINS[given["train"]].from_config(given), FederationConfig.from_config(given)
-        return super().from_config(given | federation.record(), adapters=adapters, federation=federation, **others)
+        alone: dict[str, Any] = {"evaluate_apart": True}  # clients see no other images
+        if config["train"] in FROZEN_ENCODER:
+            alone["encoder_outputs"] = "never"  # each machine would round them otherwise
+        return super().from_config({**config, **alone}, **others)
 
 
 def check_no_clusters(config: FederationConfig) -> None:

@@ -19,13 +19,26 @@ from utils.stage import Stage, add_shared, add_stage
 
 
 @dataclass(frozen=True, kw_only=True)
-class FederatedStage(Stage):
-    """A federation: its model, what clients have and do, and what is done with those that never train."""
+class FederationStage(Stage):
+    """A federation of any clients: its model, and what clients and the server do."""
 
     model: ModelName
     adapters: Configured
-    partition: PartitionSettings
     federation: FederationConfig
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], **others: Any) -> Self:
+        """With what follows from these arguments; UserError where they do not go together."""
+        given = with_defaults(resolve_choices(resolve_federation(config)), TRAINS, "train")
+        adapters, federation = TRAINS[given["train"]].from_config(given), FederationConfig.from_config(given)
+        return super().from_config(given | federation.record(), adapters=adapters, federation=federation, **others)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedStage(FederationStage):
+    """A simulated federation: also what clients have, and what is done with those that never train."""
+
+    partition: PartitionSettings
     adaptation: AdaptSettings
 
     @classmethod
@@ -42,7 +55,4 @@ class FederatedStage(Stage):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], **others: Any) -> Self:
         """With what follows from these arguments; UserError where they do not go together."""
-        given = resolve_partition_settings(resolve_choices(resolve_federation(config)))
-        given = with_defaults(given, TRAINS, "train")
-        adapters, federation = TRAINS[given["train"]].from_config(given), FederationConfig.from_config(given)
-        return super().from_config(given | federation.record(), adapters=adapters, federation=federation, **others)
+        return super().from_config(resolve_partition_settings(config), **others)
