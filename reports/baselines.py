@@ -32,7 +32,8 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
     if name not in runs:
         return pd.DataFrame()
     shown = [argument for argument in varying_arguments(runs) if argument != name]
-    runs = runs.assign(**runs[[name, "alpha", *shown]].map(as_text))
+    keys = list(dict.fromkeys([*SETTING, name, *shown]))
+    runs = runs.assign(**runs[keys].map(as_text))
     baseline, compared = runs[runs[name] == value], runs[~runs[name].isin([value, ""])]
     assigned = [part for part in SETTING if part != name]
     rates = [argument for argument in shown if argument.endswith("_lr")]
@@ -42,7 +43,6 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
         *differing(runs, others, [*assigned, name]),
         *differing(runs, rates, [*assigned, name, *others]),
     ]
-    keys = list(dict.fromkeys([*SETTING, name, *shown]))
     rows: list[tuple[dict[str, Any], Change, bool]] = []
     table = compare(compared, keys, {"baseline": Reference(baseline, alike, loosely=True)}, in_order=False)
     for row in table.to_dict("records"):
