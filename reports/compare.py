@@ -64,17 +64,18 @@ def compare(
 ) -> pd.DataFrame:
     """The runs of each setting beside those of each reference: a row per setting and part of the data with a loss.
 
-    Columns: task, method, type (the `--type` without `_based`), alpha, whether that `has_alpha` a part in the
-    partition, `more` (a dictionary of the other `keys`), `images` (which part of the data), model (whose losses: of the
-    global model or of personal ones), `metric` (its name), seeds; arrays over these seeds: `loss`, and `trivial`, the
-    constant baseline's; `value`, the mean of the metric, and `means`, a dictionary of those of a partition's measures
-    and of what privacy was spent. Of each reference, by its name in `over`, such as `iid`: `iid` (the losses),
-    `iid_trivial`, `iid_value` and `iid_means` of the same seeds, nan for those without a partner, and `over_iid`, the
-    `Change` of the loss over theirs. `learnt` says whether the runs of the reference `iid` have learnt the task.
+    Columns: task, method, type (the `--type` without `_based`) and alpha, as far as they are `keys`, whether alpha (in
+    `has_alpha`) has a part in the partition, `more` (a dictionary of the other `keys`), `images` (which part of the
+    data), model (whose losses: of the global model or of personal ones), `metric` (its name), seeds; arrays over these
+    seeds: `loss`, and `trivial`, the constant baseline's; `value`, the mean of the metric, and `means`, a dictionary of
+    those of a partition's measures and of what privacy was spent. Of each reference, by its name in `over`, such as
+    `iid`: `iid` (the losses), `iid_trivial`, `iid_value` and `iid_means` of the same seeds, nan for those without a
+    partner, and `over_iid`, the `Change` of the loss over theirs. `learnt` says whether the runs of the reference `iid`
+    have learnt the task.
 
     Args:
         runs: as `reports.tables.read_runs` makes them, those to be compared.
-        keys: the columns whose values are a setting, `SETTING` first.
+        keys: the columns whose values are a setting, those of `SETTING` first.
         over: the references.
         in_order: of the keys' values; otherwise settings come in the order of their first runs.
     """
