@@ -37,7 +37,7 @@ def main() -> None:
     from reports.budgets import TITLES, budget_tables
     from reports.by_group import group_tables
     from reports.central import read_central, read_clusters
-    from reports.console import before_seeds, report_table, wrapped
+    from reports.console import report_table, wrapped
     from reports.costs import costs_table, memory_by_batch, read_costs
     from reports.files import write_table
     from reports.finished import Results, check_versions
@@ -55,9 +55,9 @@ def main() -> None:
     if central.empty and runs.empty:
         raise UserError(f"no finished run in {args.result_path}; run train_centralized_task_model.py or test_fed.py")
     report_learnt(central, runs, folder)
-    report_table("central models, global test", central, folder / "central", before_seeds(central))
+    report_table("central models, global test", central, folder / "central")
     clusters, heading = read_clusters(results), "share of the target's variance that groups explain"
-    report_table(heading, clusters, folder / "clusters", before_seeds(clusters))
+    report_table(heading, clusters, folder / "clusters")
     write_metrics(results, folder)
     if any(args.assignment_files_path.glob("assignments_*.npy")):
         images = read_table(data_path_or_default(args.data_path, args.result_path))
@@ -71,10 +71,10 @@ def main() -> None:
         write_table(costs_table(spent), folder / "costs")
         memory_by_batch(spent, folder / "memory.png")
     for name, table in budget_tables(results, args.metric, args.at_round, args.at_batch).items():
-        report_table(TITLES[name].format(args.metric), table, folder / name, before_seeds(table))
+        report_table(TITLES[name].format(args.metric), table, folder / name)
     for name, table in group_tables(results, args.metric).items():
         heading = f"client test by {name.removeprefix('by_')}"
-        report_table(heading, table, folder / name, before_seeds(table))
+        report_table(heading, table, folder / name)
     print(*map(wrapped, notes), f"tables in {folder}, as .md, .tex and .csv; {len(runs)} federated runs\n", sep="\n")
     if not runs.empty:
         report_runs(runs, args.baseline, folder)

@@ -12,7 +12,7 @@ from reports.compare import SETTING, Reference, compare, setting
 from reports.console import wrapped
 from reports.files import write_table
 from reports.learnt import beats_trivial
-from reports.statistics import MARGIN, finite, judged_rows, mean_text, with_interval, with_spread
+from reports.statistics import MARGIN, Change, judged_rows, mean_text, with_spread
 from reports.tables import as_text, differing, varying_arguments
 from utils.files import as_file_name
 from utils.runs import MEASURED_ON
@@ -32,7 +32,8 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
     if name not in runs:
         return pd.DataFrame()
     shown = [argument for argument in varying_arguments(runs) if argument != name]
-    runs = runs.assign(**runs[[name, "alpha", *shown]].map(as_text))
+    keys = list(dict.fromkeys([*SETTING, name, *shown]))
+    runs = runs.assign(**runs[keys].map(as_text))
     baseline, compared = runs[runs[name] == value], runs[~runs[name].isin([value, ""])]
     assigned = [part for part in SETTING if part != name]
     rates = [argument for argument in shown if argument.endswith("_lr")]
@@ -42,17 +43,15 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
         *differing(runs, others, [*assigned, name]),
         *differing(runs, rates, [*assigned, name, *others]),
     ]
-    keys = list(dict.fromkeys([*SETTING, name, *shown]))
-    rows: list[tuple[dict[str, Any], Any, bool]] = []
+    rows: list[tuple[dict[str, Any], Change, bool]] = []
     table = compare(compared, keys, {"baseline": Reference(baseline, alike, loosely=True)}, in_order=False)
     for row in table.to_dict("records"):
-        change = row["over_baseline"]
-        if seeds := len(finite(change)):
+        if (change := row["over_baseline"]).seeds:
             cells = setting(row) | {"alpha": row["alpha"] if row["has_alpha"] else ""}
-            cells |= {"model": row["model"], "data": MEASURED_ON[row["images"]], "seeds": seeds}
+            cells |= {"model": row["model"], "data": MEASURED_ON[row["images"]], "seeds": change.seeds}
             cells |= {"constant baseline": mean_text(row["trivial"], 4)}
             cells |= {value: with_spread(row["baseline"], 4), "loss": with_spread(row["loss"], 4)}
-            cells |= {f"over {value}, %": with_interval(change)}
+            cells |= {f"over {value}, %": str(change)}
             learnt = {beats_trivial(row[of], row[trivial]) for of, trivial in _LOSSES}
             rows.append((cells, change, False in learnt and True not in learnt))
     return judged_rows(_verdict(value), rows)

@@ -53,26 +53,16 @@ def read_progress(results: Results, metric: str = "accuracy") -> pd.DataFrame:
     federated = [run for run in runs if run.args["method"] != CENTRAL]
     if not federated:
         raise UserError(f"no finished federated run in {results.path} has test_{metric} of a global model")
-    values = {
-        (run.args["task"], run.args["rand_seed"], run.summary["last"][f"test_{metric}"])
-        for run in runs
-        if run.args["method"] == CENTRAL
-    }
-    for run in results["train_centralized"]:
-        if metric in run.summary["test"]:
-            values.add((run.args["task"], run.args["rand_seed"], run.summary["test"][metric]))
+    found = [(run, run.summary["last"][f"test_{metric}"]) for run in runs if run.args["method"] == CENTRAL]
+    found += [(run, of[metric]) for run in results["train_centralized"] if metric in (of := run.summary["test"])]
+    values = {(run.args["task"], run.args["rand_seed"], value) for run, value in found}
     central = pd.DataFrame(sorted(values), columns=["task", "rand_seed", "value"])
-    settings = _settings(federated)
-    progress = pd.concat(
-        [_progress(run, metric, of_run, central) for run, of_run in zip(federated, settings, strict=True)],
-        ignore_index=True,
-    )
+    settings = zip(federated, _settings(federated), strict=True)
+    progress = pd.concat([_progress(run, metric, of_run, central) for run, of_run in settings], ignore_index=True)
     # Runs come by their arguments, alpha before most others, so that those of one setting are not together yet.
     place = {task: rank for rank, task in enumerate(in_order(progress["task"]))}
     return progress.sort_values(
-        [*_RUN, "round"],
-        key=lambda column: column.map(place) if column.name == "task" else column,
-        ignore_index=True,
+        [*_RUN, "round"], key=lambda column: column.map(place) if column.name == "task" else column, ignore_index=True
     )
 
 
@@ -99,19 +89,16 @@ def _settings(runs: list[Finished]) -> list[dict[str, str]]:
     alpha makes no setting of its own.
     """
     settings = pd.DataFrame([run.settings for run in runs])
-    fixed = {"task", "method", "alpha", "rand_seed"}
-    arguments = [name for name in settings if name not in fixed]
+    arguments = [name for name in settings if name not in {"task", "method", "alpha", "rand_seed"}]
     # On held-out images, nothing depends on whose images are evaluated besides.
     varying = differing(settings, arguments, ["task", "method", "alpha"], always=("attack",))
-    of_line = [name for name in varying if name not in NOT_IID]
-    texts = [{name: f"{name} {run.args[name]}" for name in varying if run.args.get(name)} for run in runs]
-    return [
-        {
-            "setting": ", ".join([run.args["method"], *text.values()]),
-            "line": ", ".join([method_label(run.args["method"]), *(text[name] for name in of_line if name in text)]),
-        }
-        for run, text in zip(runs, texts, strict=True)
-    ]
+    named = []
+    for args in (run.args for run in runs):
+        texts = {name: f"{name} {args[name]}" for name in varying if args.get(name)}
+        of_line = [text for name, text in texts.items() if name not in NOT_IID]
+        label = method_label(args["method"])
+        named.append({"setting": ", ".join([args["method"], *texts.values()]), "line": ", ".join([label, *of_line])})
+    return named
 
 
 def _progress(run: Finished, metric: str, of_run: Mapping[str, str], central: pd.DataFrame) -> pd.DataFrame:

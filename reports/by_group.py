@@ -15,6 +15,8 @@ from reports.labels import is_share
 from reports.statistics import level_with_interval
 from reports.tables import by_setting
 
+# A run's arguments, the name of what was measured, and its mean over the clients of each group.
+_Run = tuple[dict[str, Any], tuple[str, pd.Series]]
 _MOST = 20  # groups that find room beside each other
 
 
@@ -26,14 +28,11 @@ def group_tables(results: Results, metric: str) -> dict[str, pd.DataFrame]:
     the mean over a group's clients, and `mean` that over groups, each as mean and 95 % interval over seeds. The
     interval of a share stays between 0 and 1. Empty without such runs.
     """
-    rows_by_type: dict[str, list[dict[str, Any]]] = {}
+    by_type: dict[str, list[_Run]] = {}
     for run in results["test_federated"]:
-        measured = _by_group(run, metric)
-        if measured:
-            name, of_groups = measured
-            row = run.settings | {"metric": name, "groups": of_groups}
-            rows_by_type.setdefault(run.args["type"].removesuffix("_based"), []).append(row)
-    return {f"by_{column}": _table(rows) for column, rows in rows_by_type.items()}
+        if measured := _by_group(run, metric):
+            by_type.setdefault(run.args["type"].removesuffix("_based"), []).append((run.settings, measured))
+    return {f"by_{column}": _table(runs) for column, runs in by_type.items()}
 
 
 def _by_group(run: Finished, metric: str) -> tuple[str, pd.Series] | None:
@@ -51,12 +50,11 @@ def _by_group(run: Finished, metric: str) -> tuple[str, pd.Series] | None:
     return (column.partition("local_test_")[2], of_groups) if alone else None
 
 
-def _table(runs: list[dict[str, Any]]) -> pd.DataFrame:
+def _table(runs: list[_Run]) -> pd.DataFrame:
     rows = []
-    for setting, part in by_setting(runs, ["task", "method"], "metric", "groups"):
-        of_seeds = pd.DataFrame(part["groups"].tolist())
+    for setting, measured in by_setting(runs, ["task", "method"]):
+        metric, of_seeds = measured[0][0], pd.DataFrame([of_groups for _, of_groups in measured])
         values = {name: of_seeds[name] for name in sorted(of_seeds)} | {"mean": of_seeds.mean(axis=1, skipna=False)}
-        setting |= {"metric": part["metric"].iloc[0], "seeds": part["rand_seed"].nunique()}
-        share = is_share(setting["metric"])
-        rows.append(setting | {name: level_with_interval(of, 3, share) for name, of in values.items()})
+        cells = {name: level_with_interval(of, 3, is_share(metric)) for name, of in values.items()}
+        rows.append(setting | {"metric": metric, "seeds": len(of_seeds)} | cells)
     return pd.DataFrame(rows).fillna("–")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 import pandas as pd
 
-from reports.finished import Finished, Results
+from reports.finished import Results
 from reports.learnt import NO, YES, beats_trivial
 from reports.statistics import increase, with_spread
 from reports.tables import by_setting
@@ -20,25 +16,15 @@ def read_central(results: Results) -> pd.DataFrame:
     A row per task or, if a task's runs differ in more than their seed, per setting, with mean ± standard deviation over
     seeds. Empty without runs.
     """
-    rows = []
-    measured = "test", "trivial"
-    for setting, part in by_setting(_measured(results["train_centralized"], *measured), ["task"], *measured):
-        model, trivial = part["test"].tolist(), part["trivial"].tolist()
-        last = list(model[0])[-1]
-        loss, reference = (np.array([value["loss"] for value in of]) for of in (model, trivial))
-        rows.append(
-            setting
-            | {
-                "seeds": len(part),
-                "constant baseline's loss": with_spread(reference, 4),
-                "model loss": with_spread(loss, 4),
-                "learnt": YES if beats_trivial(loss, reference) else NO,
-                "lower by, %": with_spread(-increase(loss, reference), 1),
-                "metric": last,
-                "constant baseline": with_spread([value[last] for value in trivial], 3),
-                "model": with_spread([value[last] for value in model], 3),
-            }
-        )
+    rows, runs = [], [(run.settings, run.summary) for run in results["train_centralized"]]
+    for setting, summaries in by_setting(runs, ["task"]):
+        model, trivial = (pd.DataFrame([of[name] for of in summaries]) for name in ("test", "trivial"))
+        loss, reference, last = model["loss"].to_numpy(), trivial["loss"].to_numpy(), [*summaries[0]["test"]][-1]
+        cells = {"seeds": len(summaries), "constant baseline's loss": with_spread(reference, 4)}
+        cells |= {"model loss": with_spread(loss, 4), "learnt": YES if beats_trivial(loss, reference) else NO}
+        cells |= {"lower by, %": with_spread(-increase(loss, reference), 1), "metric": last}
+        of_metric = {"constant baseline": with_spread(trivial[last], 3), "model": with_spread(model[last], 3)}
+        rows.append(setting | cells | of_metric)
     return pd.DataFrame(rows)
 
 
@@ -48,16 +34,10 @@ def read_clusters(results: Results) -> pd.DataFrame:
     They come from runs of `extract_embeddings.py`. A row per task and features or, if such runs differ in more than
     their seed, per setting, with mean ± standard deviation over seeds. Empty without runs.
     """
-    rows = []
-    runs = _measured(results["extract_embeddings"], "target_explained")
-    for setting, part in by_setting(runs, ["task", "features"], "target_explained"):
-        explained = pd.DataFrame(part["target_explained"].tolist())
+    rows, runs = [], [(run.settings, run.summary["target_explained"]) for run in results["extract_embeddings"]]
+    for setting, values in by_setting(runs, ["task", "features"]):
+        explained = pd.DataFrame(values)
         shares = {name: with_spread(explained[name], 2) for name in explained}
         of_ceiling = with_spread(100.0 * explained["clusters"] / explained["ceiling"], 0)
-        rows.append(setting | {"seeds": len(part)} | shares | {"of the ceiling, %": of_ceiling})
+        rows.append(setting | {"seeds": len(explained)} | shares | {"of the ceiling, %": of_ceiling})
     return pd.DataFrame(rows)
-
-
-def _measured(runs: Sequence[Finished], *parts: str) -> list[dict[str, Any]]:
-    """The runs' arguments, and these parts of their summaries."""
-    return [run.settings | {part: run.summary[part] for part in parts} for run in runs]

@@ -15,8 +15,8 @@ import pandas as pd
 
 from network.partition.rules import uses_alpha
 from reports.learnt import learnt
-from reports.statistics import increase
-from reports.tables import MEASURES, NOT_IID, SPENT, as_text, varying_arguments
+from reports.statistics import Change, increase
+from reports.tables import MEASURES, NOT_IID, SPENT, groups, in_settings
 from utils.runs import MEASURED_ON
 
 SETTING = ("task", "method", "type", "alpha")
@@ -49,29 +49,14 @@ def by_seed(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
 
 
-def in_settings(runs: pd.DataFrame, by: Sequence[str] = SETTING) -> tuple[pd.DataFrame, list[str]]:
-    """The runs, and the columns whose values are a setting: `by` and the `varying_arguments`, which become text."""
-    varying = varying_arguments(runs)
-    return runs.assign(**runs[varying].map(as_text)), [*by, *varying]
-
-
-def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]]:
+def settings(
+    runs: pd.DataFrame, by: Sequence[str] = SETTING
+) -> Iterator[tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]]:
     """Yields each setting with its runs of partitions other than IID, and the IID runs, by seed, beside them."""
     runs, keys = in_settings(runs, by)
     iid = of_random(runs, keys)
-    for values, part in runs[runs["type"] != "iid"].groupby(keys, dropna=False):
-        fixed = dict(zip(keys, values, strict=True))
+    for fixed, part in groups(runs[runs["type"] != "iid"], keys, in_order=True):
         yield fixed, part, iid.partners(fixed)
-
-
-def random_settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yields each setting of the IID runs with these, by seed, also where nothing else was assigned.
-
-    A setting is as in `settings`, without the arguments that a random partition does not use.
-    """
-    iid, keys = of_random(*in_settings(runs, by))[:2]
-    for values, part in iid.groupby(keys):
-        yield dict(zip(keys, values, strict=True)), by_seed(part)
 
 
 def compare(
@@ -79,28 +64,29 @@ def compare(
 ) -> pd.DataFrame:
     """The runs of each setting beside those of each reference: a row per setting and part of the data with a loss.
 
-    Columns: task, method, type (the `--type` without `_based`), alpha, whether that `has_alpha` a part in the
-    partition, `more` (a dictionary of the other `keys`), `images` (which part of the data), model (whose losses: of the
-    global model or of personal ones), `metric` (its name), seeds; arrays over these seeds: `loss`, and `trivial`, the
-    constant baseline's; `value`, the mean of the metric, and `means`, a dictionary of those of a partition's measures
-    and of what privacy was spent. Of each reference, by its name in `over`, such as `iid`: `iid` (the losses),
-    `iid_trivial`, `iid_value` and `iid_means` of the same seeds, and `over_iid`, the increase of the loss in percent;
-    nan for seeds without a partner. `learnt` says whether the runs of the reference `iid` have learnt the task.
+    Columns: task, method, type (the `--type` without `_based`) and alpha, as far as they are `keys`, whether alpha (in
+    `has_alpha`) has a part in the partition, `more` (a dictionary of the other `keys`), `images` (which part of the
+    data), model (whose losses: of the global model or of personal ones), `metric` (its name), seeds; arrays over these
+    seeds: `loss`, and `trivial`, the constant baseline's; `value`, the mean of the metric, and `means`, a dictionary of
+    those of a partition's measures and of what privacy was spent. Of each reference, by its name in `over`, such as
+    `iid`: `iid` (the losses), `iid_trivial`, `iid_value` and `iid_means` of the same seeds, nan for those without a
+    partner, and `over_iid`, the `Change` of the loss over theirs. `learnt` says whether the runs of the reference `iid`
+    have learnt the task.
 
     Args:
         runs: as `reports.tables.read_runs` makes them, those to be compared.
-        keys: the columns whose values are a setting, `SETTING` first.
+        keys: the columns whose values are a setting, those of `SETTING` first.
         over: the references.
         in_order: of the keys' values; otherwise settings come in the order of their first runs.
     """
     rows = []
-    for values, part in runs.groupby([*keys], sort=in_order, dropna=False):
-        setting = dict(zip(keys, values, strict=True))
+    for setting, part in groups(runs, keys, in_order):
         of, more = by_seed(part), {name: value for name, value in setting.items() if name not in SETTING}
         partners = {name: reference.partners(setting) for name, reference in over.items()}
         beside = {name: found.reindex(of.index) for name, found in partners.items()}
-        labels = {"task": setting["task"], "method": setting["method"], "type": setting["type"].removesuffix("_based")}
-        labels |= {"alpha": setting["alpha"], "has_alpha": assigned_by_alpha(of, setting["type"]), "more": more}
+        labels = {name: setting[name] for name in SETTING if name in setting} | {"more": more}
+        if kind := setting.get("type"):
+            labels |= {"type": kind.removesuffix("_based"), "has_alpha": assigned_by_alpha(of, kind)}
         labels |= {"seeds": [*of.index], "means": _means(of)}
         labels |= {f"{name}_means": _means(found) for name, found in beside.items()}
         for images in MEASURED_ON:
@@ -110,7 +96,7 @@ def compare(
             row |= _measured(of, images, "loss", "")
             for name, found in beside.items():
                 row |= _measured(found, images, name, f"{name}_")
-                row[f"over_{name}"] = increase(row["loss"], row[name])
+                row[f"over_{name}"] = Change.of(increase(row["loss"], row[name]))
             rows.append(row | ({"learnt": learnt(partners["iid"], images)} if "iid" in partners else {}))
     return pd.DataFrame(rows)
 

@@ -16,11 +16,11 @@ _BETWEEN = "  "  # columns
 _NARROWEST = 9  # that the name of a column is broken to
 
 
-def report_table(heading: str, table: pd.DataFrame, path: Path, keys: Sequence[str]) -> None:
-    """Write a table to `path`, and print it as `titled`; nothing where it is empty."""
+def report_table(heading: str, table: pd.DataFrame, path: Path) -> None:
+    """Write a table to `path`, and print it as `titled` by the columns that name a row; nothing where it is empty."""
     if not table.empty:
         write_table(table, path)
-        print(f"{titled(heading, table, keys, f'{path}.md')}\n")
+        print(f"{titled(heading, table, before(table, 'seeds') or [*table][:1], f'{path}.md')}\n")
 
 
 def titled(heading: str, table: pd.DataFrame, keys: Sequence[str], file: str = "") -> str:
@@ -51,9 +51,9 @@ def titled(heading: str, table: pd.DataFrame, keys: Sequence[str], file: str = "
     return "\n".join([heading, *map(wrapped, rows)])
 
 
-def before_seeds(table: pd.DataFrame) -> list[str]:
-    """The columns that name a row, in tables where the number of seeds follows them; none where it is empty."""
-    return [*table.loc[:, :"seeds"].columns[:-1]] if "seeds" in table else []
+def before(table: pd.DataFrame, column: str) -> list[str]:
+    """The columns that stand before this one, where those that name a row do; none where the table is empty."""
+    return [*table.loc[:, :column].columns[:-1]] if column in table else []
 
 
 def wrapped(sentence: str) -> str:

@@ -10,12 +10,11 @@ from matplotlib.figure import Figure
 
 from reports.finished import Results
 from reports.labels import method_label, task_label
-from reports.tables import NOT_IID, as_text, differing
+from reports.tables import NOT_IID, as_text, differing, groups
 from utils.figures import save
 
 _SETTING = ["task", "method", "encoder", "decoder", "image_size", "batch_size", "train", "device"]
 _CENTRAL = "central"
-_ARGUMENT = "argument."
 _LEFT_OUT = {*_SETTING, "rand_seed"} | NOT_IID
 # Columns of the table: the cost that each is made from, and its unit.
 _COLUMNS = {
@@ -33,32 +32,32 @@ _COLUMNS = {
 def read_costs(results: Results) -> pd.DataFrame:
     """The costs of all finished runs that recorded them, a row per run: its setting, and the values of `_COLUMNS`.
 
-    Columns that begin with "argument." hold its other arguments, without the seed and those of the partition. A cost
-    that a run does not have is nan: central training sends nothing. Empty without runs.
+    Its other arguments are columns, too, without the seed and those of the partition. A cost that a run does not have
+    is nan: central training sends nothing. Empty without runs.
     """
     rows: list[dict[str, Any]] = []
     for run in (*results["train_centralized"], *results["test_federated"]):
         if costs := run.summary.get("costs"):
             record = {"method": _CENTRAL} | run.args | {"device": costs["device"]}
             values = {name: costs.get(key, float("nan")) / unit for name, (key, unit) in _COLUMNS.items()}
-            others = {f"{_ARGUMENT}{name}": as_text(of) for name, of in run.settings.items() if name not in _LEFT_OUT}
+            others = {name: as_text(of) for name, of in run.settings.items() if name not in _LEFT_OUT}
             rows.append({name: record.get(name, "") for name in _SETTING} | others | values)
     return pd.DataFrame(rows)
 
 
 def costs_table(costs: pd.DataFrame) -> pd.DataFrame:
     """The means over runs as text, a row per setting; devices and other arguments have a column where they differ."""
-    rows, keys = [], _keys(costs)
-    for setting, runs in costs.groupby(keys, sort=False, dropna=False):
+    rows = []
+    for setting, runs in groups(costs, _keys(costs)):
         values = {name: "" if pd.isna(mean) else f"{mean:.4g}" for name, mean in runs[list(_COLUMNS)].mean().items()}
-        rows.append(dict(zip(keys, setting, strict=True)) | {"runs": len(runs)} | values)
-    table = pd.DataFrame(rows).fillna("").rename(columns=lambda name: name.removeprefix(_ARGUMENT))
+        rows.append(setting | {"runs": len(runs)} | values)
+    table = pd.DataFrame(rows).fillna("")
     return table if table["device"].nunique() > 1 else table.drop(columns="device")
 
 
 def _keys(costs: pd.DataFrame) -> list[str]:
     """The columns that say a setting: `_SETTING`, and the arguments that differ between runs of equal ones."""
-    return [*_SETTING, *differing(costs, [name for name in costs if name.startswith(_ARGUMENT)], _SETTING)]
+    return [*_SETTING, *differing(costs, [name for name in costs if name not in {*_SETTING, *_COLUMNS}], _SETTING)]
 
 
 def memory_by_batch(costs: pd.DataFrame, path: Path) -> Path | None:
@@ -70,15 +69,14 @@ def memory_by_batch(costs: pd.DataFrame, path: Path) -> Path | None:
     memory = "peak memory, MiB"
     figure = Figure((5, 3.5), layout="constrained")
     axes, drawn = figure.subplots(), False
-    keys = [name for name in _keys(costs) if name != "batch_size"]
-    for setting, runs in on_gpu.groupby(keys, sort=False, dropna=False):
-        task, method, encoder, decoder, size, part, _, *others = setting
-        settings = zip(keys[len(setting) - len(others) :], others, strict=True)
+    for setting, runs in groups(on_gpu, [name for name in _keys(costs) if name != "batch_size"]):
         by_size = runs.groupby("batch_size")[memory].mean()
         if len(by_size) > 1:
-            trained = "" if part == "all" else f", {part} only"
-            label = f"{task_label(task)}, {method_label(method)}: {encoder}, {decoder}, {size} px{trained}"
-            label += "".join(f", {name.removeprefix(_ARGUMENT)} {value}" for name, value in settings if value == value)
+            network = "{encoder}, {decoder}, {image_size} px".format(**setting)
+            label = f"{task_label(setting['task'])}, {method_label(setting['method'])}: {network}"
+            label += "" if setting["train"] == "all" else f", {setting['train']} only"
+            others = {name: value for name, value in setting.items() if name not in _SETTING and value == value}
+            label += "".join(f", {name} {value}" for name, value in others.items())
             axes.plot(by_size.index, by_size, marker="o", label=label)
             drawn = True
     if not drawn:

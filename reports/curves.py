@@ -20,7 +20,6 @@ from utils.runs import MEASURED_ON, columns_of
 Assigned = dict[str, dict[float | None, tuple[np.ndarray, float]]]
 _ASSIGNED = ("partition", "groups")
 _GRID = ["task", "method", "type", "alpha", "rand_seed"]
-_MEASURED = ["loss", "trivial", "measure"]
 
 
 def read_rounds(results: Results, images: str, methods: Collection[str] = ()) -> pd.DataFrame:
@@ -32,7 +31,7 @@ def read_rounds(results: Results, images: str, methods: Collection[str] = ()) ->
     differ in other arguments.
     """
     runs = _runs(results, methods)
-    _settings(runs, ())
+    _check_alike(runs)
     return _with_losses(pd.concat([_rounds(run, images) for run in runs], ignore_index=True), images)
 
 
@@ -62,11 +61,10 @@ def read_private(results: Results, images: str) -> pd.DataFrame:
 def _last(runs: list[Finished], path: Path, images: str, argument: str) -> pd.DataFrame:
     if any(argument not in run.settings for run in runs):
         raise UserError(f"--argument {argument}: the runs in {path} have no such argument that affects the loss")
-    settings = _settings(runs, (argument,))
-    last = [_rounds(run, images).iloc[-1] for run in runs]
+    _check_alike(runs, but=argument)
+    last = pd.concat([_rounds(run, images).iloc[[-1]] for run in runs], ignore_index=True).drop(columns="round")
     values = pd.Series([run.args[argument] for run in runs], dtype=object)  # keeps None beside numbers
-    measured = {name: [row[name] for row in last] for name in _MEASURED}
-    return settings.assign(**{argument: values}, **measured)
+    return last.assign(**{argument: values})
 
 
 def _with_losses(table: pd.DataFrame, images: str) -> pd.DataFrame:
@@ -112,13 +110,12 @@ def _runs(results: Results, methods: Collection[str]) -> list[Finished]:
     return chosen
 
 
-def _settings(runs: list[Finished], varied: Collection[str]) -> pd.DataFrame:
-    """The runs' values of the grid's arguments and of those in `varied`; UserError if other arguments differ."""
+def _check_alike(runs: list[Finished], but: str = "") -> None:
+    """UserError if the runs of a task and method differ in more than the grid's arguments and this one."""
     settings = pd.DataFrame([run.settings for run in runs])
-    others = differing(settings, [name for name in settings if name not in {*_GRID, *varied}], ["task", "method"])
+    others = differing(settings, [name for name in settings if name not in {*_GRID, but}], ["task", "method"])
     if others:
         raise UserError(f"the runs differ in --{', --'.join(others)} as well; give a --result_path with one setting")
-    return settings[[*dict.fromkeys([*_GRID, *varied])]]
 
 
 def _rounds(run: Finished, images: str) -> pd.DataFrame:
@@ -126,5 +123,5 @@ def _rounds(run: Finished, images: str) -> pd.DataFrame:
     metrics = metrics[metrics.filter(regex="train_loss_mean$").notna().any(axis=1)]  # the others were not evaluated
     column = next((name for name in columns_of(images, "loss").values() if name in metrics), None)
     loss, trivial = metrics[column] if column else np.nan, run.summary["trivial"].get(images, {}).get("loss", np.nan)
-    values = dict(zip(_MEASURED, (loss, trivial, loss_label(run.args)), strict=True))
-    return pd.DataFrame({name: run.args[name] for name in _GRID} | {"round": metrics["round"]} | values)
+    values = {"round": metrics["round"], "loss": loss, "trivial": trivial, "measure": loss_label(run.args)}
+    return pd.DataFrame({name: run.args[name] for name in _GRID} | values)

@@ -11,16 +11,7 @@ from scipy.interpolate import PchipInterpolator
 
 from reports.compare import settings
 from reports.learnt import beats_trivial
-from reports.statistics import (
-    bounds,
-    change_interval,
-    increase,
-    judged,
-    mean_change,
-    p_value,
-    with_interval,
-    with_spread,
-)
+from reports.statistics import Change, increase, judged_rows, with_spread
 from reports.tables import COMPARED
 
 _SHARE = "target_variance_share"
@@ -45,26 +36,19 @@ def equal_skew(runs: pd.DataFrame) -> pd.DataFrame:
 
     A row per task, method and setting, as text, with p adjusted over the table. Empty if no seed has both partitions.
     """
-    rows, intervals, p_values, without = [], [], [], []
+    rows = []
     for fixed, part, iid in settings(runs, ["task", "method"]):
         points = pd.DataFrame(_at_equal_share(part, iid.dropna(subset=["train_loss", _SHARE])))
         if points.empty:
             continue
         changes = increase(100 + points["embedding"].to_numpy(), 100 + points["class"].to_numpy())
-        of, p = _beyond(changes, points["error"].to_numpy())
-        gap = points["gap"].mean()
-        intervals.append(of)
-        p_values.append(p)
-        without.append(gap > _WIDEST or beats_trivial(iid["train_loss"], iid["train_trivial"]) is False)
-        costs = {f"{split} over IID, %": with_interval(points[split]) for split in COMPARED}
-        over_class = f"{mean_change(changes):+.1f} {bounds(of)}".removesuffix(" –")
-        cells = {"seeds": len(points), "target share": with_spread(points["share"], 2)} | costs
-        rows.append(fixed | cells | {"embedding over class, %": over_class, _GAP: gap})
-    table = pd.DataFrame(rows)
-    if table.empty:
-        return table
-    table = table.assign(**judged(_VERDICT, intervals, table["seeds"].tolist(), p_values, withheld=without))
-    return table.assign(**{_GAP: table[_GAP].map("{:.0%}".format)})
+        change, gap = _beyond(changes, points["error"].to_numpy()), points["gap"].mean()
+        cells = fixed | {"seeds": len(points), "target share": with_spread(points["share"], 2)}
+        cells |= {f"{split} over IID, %": str(Change.of(points[split])) for split in COMPARED}
+        cells |= {"embedding over class, %": str(change), _GAP: f"{gap:.0%}"}
+        without = gap > _WIDEST or beats_trivial(iid["train_loss"], iid["train_trivial"]) is False
+        rows.append((cells, change, without))
+    return judged_rows(_VERDICT, rows)
 
 
 def _at_equal_share(part: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -100,8 +84,8 @@ def _gap(shares: np.ndarray, share: float) -> float:
     return 0.0 if shares[above] == share else float((shares[above] - shares[above - 1]) / np.ptp(shares))
 
 
-def _beyond(changes: np.ndarray, errors: np.ndarray) -> tuple[tuple[float, float], float]:
-    """The interval of changes each of which is known to ± its error, and p of the part that no error explains."""
-    least, most = changes - errors, changes + errors
-    p = p_value(least) if mean_change(least) > 0 else p_value(most) if mean_change(most) < 0 else 1.0
-    return (change_interval(least)[0], change_interval(most)[1]), p
+def _beyond(changes: np.ndarray, errors: np.ndarray) -> Change:
+    """The change of seeds each of which is known to ± its error, with p of the part that no error explains."""
+    least, most = Change.of(changes - errors), Change.of(changes + errors)
+    p = least.p if least.mean > 0 else most.p if most.mean < 0 else 1.0
+    return Change.of(changes)._replace(low=least.low, high=most.high, p=p)

@@ -24,8 +24,8 @@ from reports.console import titled
 from reports.files import write_table
 from reports.finished import Finished, Results, check_versions
 from reports.predictors import OWN, folder_names, measured_on, permuted, rank_correlation
-from reports.statistics import increase, with_interval
-from reports.tables import NOT_IID
+from reports.statistics import Change, increase
+from reports.tables import NOT_IID, groups
 from utils.args import Parser
 from utils.errors import UserError, run_script
 
@@ -100,13 +100,12 @@ def _alpha(client_of: np.ndarray, groups: np.ndarray) -> float:
 def by_split(table: pd.DataFrame) -> pd.DataFrame:
     """The `costs` of each partition over its seeds, as text: ranges of α, means, 95 % intervals of increases."""
     rows = []
-    for (task, split), part in table.groupby(["task", "type"], sort=False):
-        row = {"task": task, "type": split, "seeds": len(part)}
-        row |= {label: _range(part[name]) for name, label in BY.items() if name != SHARE}
+    for fixed, part in groups(table, ["task", "type"]):
+        row = fixed | {"seeds": len(part)} | {BY[name]: _range(part[name]) for name in BY if name != SHARE}
         row[BY[SHARE]] = f"{round(part[SHARE].mean(), 2) + 0.0:.2f}"  # no -0.00
         for name in LOSSES:
             images = measured_on(name)
-            row[f"{images}: over IID, %"] = with_interval(part[name])
+            row[f"{images}: over IID, %"] = str(Change.of(part[name]))
             for of, words in {"split": "loss", "iid": "IID", "constant": "constant baseline"}.items():
                 row[f"{images}: {words}"] = f"{part[f'{name}_{of}'].mean():.3f}"
         rows.append(row)

@@ -9,18 +9,18 @@ there are some.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from reports.compare import SETTING, assigned_by_alpha, by_seed, random_settings, settings, settings_of
-from reports.console import before_seeds, titled, wrapped
+from reports.compare import SETTING, assigned_by_alpha, by_seed, of_random, settings, settings_of
+from reports.console import before, titled, wrapped
 from reports.files import write_table
 from reports.learnt import NO, learnt
-from reports.statistics import MARGIN, WITHHELD, finite, increase, judged_rows, mean_text, with_interval, with_spread
-from reports.tables import between_methods, differing, in_words
+from reports.statistics import MARGIN, WITHHELD, Change, increase, judged_rows, mean_text, with_spread
+from reports.tables import COMPARED, between_methods, differing, groups, in_settings, in_words
 from utils.runs import MEASURED_ON
 from utils.words import counted
 
@@ -45,27 +45,22 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     that tell rows apart which agree in these, as text), `rates` (a dictionary of the arguments that tell methods
     apart), `model` (of the participants: global or personal), seeds, and series by seed: `trivial`, the constant
     baseline's loss on non-participating clients' held-out images, `train`, `new` and `non_participating`, the three
-    losses (the first of clients that have held-out images), `out-of-sample` and `participation`, `by_itself`, the
-    constant baseline's participation gap, `of_iid`, that of the IID partition, whether the IID runs have `learnt` the
-    task on these images, and in `after` the participation gap by steps of adaptation. IID runs have rows of their own,
-    whatever else was assigned. Empty if no run has non-participating clients.
+    losses (the first of clients that have held-out images); whether the IID runs have `learnt` the task on these
+    images; and, each a `Change` by seed, `out-of-sample` and `participation`, `by_itself`, the constant baseline's
+    participation gap, `of_iid`, that of the IID partition, and in `after` the participation gap by steps of adaptation.
+    IID runs have rows of their own, whatever else was assigned. Empty if no run has non-participating clients.
     """
     if runs.empty or not runs["unseen_test_loss"].notna().any():
         return pd.DataFrame()
     rows: list[dict[str, Any]] = []
     runs = runs[runs["unseen_test_loss"].notna()]
-    for fixed, iid in random_settings(runs, ["task", "method"]):
-        labels = {name: fixed.pop(name) for name in ("task", "method")}
-        rows.append(labels | {"type": _IID, "alpha": "", "more": fixed} | _of(iid, iid))
-    for fixed, part, iid in settings(runs, SETTING):
-        split, alpha = fixed.pop("type"), fixed.pop("alpha")
-        labels = {name: fixed.pop(name) for name in ("task", "method")}
-        assigned = by_seed(part)
-        cells = {
-            "type": split.removesuffix("_based"),
-            "alpha": f"α = {alpha:g}" if assigned_by_alpha(part, split) else "",
-        }
-        rows.append(labels | cells | {"more": fixed} | _of(assigned, iid))
+    iid_runs, keys = of_random(*in_settings(runs, SETTING))[:2]
+    of_iid = ((fixed, part, by_seed(part)) for fixed, part in groups(iid_runs, keys, in_order=True))
+    for more, part, iid in chain(of_iid, settings(runs)):
+        split, alpha = more.pop("type", _IID), more.pop("alpha", 0)
+        labels = {"task": more.pop("task"), "method": more.pop("method"), "type": split.removesuffix("_based")}
+        labels |= {"alpha": f"α = {alpha:g}" if assigned_by_alpha(part, split) else "", "more": more}
+        rows.append(labels | _of(by_seed(part), iid))
     table = pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
     about, others = settings_of(table), [*dict.fromkeys(name for more in table["more"] for name in more)]
     shown = differing(about, others, SETTING)
@@ -95,8 +90,8 @@ def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _gap(runs: pd.DataFrame, before: str, after: str) -> pd.Series:
-    return pd.Series(increase(runs[after].to_numpy(float), runs[before].to_numpy(float)), runs.index)
+def _gap(runs: pd.DataFrame, before: str, after: str) -> Change:
+    return Change.of(pd.Series(increase(runs[after].to_numpy(float), runs[before].to_numpy(float)), runs.index))
 
 
 def gap_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -107,19 +102,15 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for row in table.to_dict("records"):
-        over_iid = increase(100 + row["participation"], 100 + row["of_iid"])
+        over_iid = Change.of(increase(100 + row["participation"].values, 100 + row["of_iid"].values))
         cells = {name: row[name] for name in (*SETTING, "more")} | row["rates"]
         cells |= {"model": row["model"], "seeds": len(row["seeds"]), "constant baseline": mean_text(row["trivial"], 4)}
-        losses = {
-            MEASURED_ON["train"]: "train",
-            MEASURED_ON["local_test"]: "new",
-            MEASURED_ON["unseen_test"]: "non_participating",
-        }
-        cells |= {label: with_spread(row[name], 4) for label, name in losses.items()}
-        cells |= {f"{name} gap, %": with_interval(row[name]) for name in ("out-of-sample", "participation")}
-        cells |= {f"after {counted(n, 'step')}, %": with_interval(of) for n, of in row["after"].items()}
-        cells |= {"constant baseline's gap, %": with_interval(row["by_itself"])}
-        rows.append((cells | {"over IID's, %": with_interval(over_iid)}, over_iid, row["learnt"] == NO))
+        losses = {"train": "train", "local_test": "new", "unseen_test": "non_participating"}
+        cells |= {MEASURED_ON[images]: with_spread(row[name], 4) for images, name in losses.items()}
+        cells |= {f"{name} gap, %": str(row[name]) for name in ("out-of-sample", "participation")}
+        cells |= {f"after {counted(n, 'step')}, %": str(of) for n, of in row["after"].items()}
+        cells |= {"constant baseline's gap, %": str(row["by_itself"])}
+        rows.append((cells | {"over IID's, %": str(over_iid)}, over_iid, row["learnt"] == NO))
     text = judged_rows(_OF_TYPE, rows).fillna("–")
     text.loc[text["type"] == _IID, [_OF_TYPE, "p, adjusted", "unadjusted"]] = ""
     empty = [name for name in ("alpha", "more") if (text[name] == "").all()]
@@ -133,17 +124,19 @@ def gap_verdicts(table: pd.DataFrame) -> pd.DataFrame:
     is the increase of 1 + gap, with p adjusted over all rows. Empty if no setting has both partitions.
     """
     rows = []
-    for embedding, of_class in _pairs(table):
-        theirs, its = ({0: row["participation"]} | row["after"] for row in (embedding, of_class))
+    for fixed, part in groups(table, ["task", "method", "alpha", "more"]):
+        of_type = {row["type"]: row for row in part.to_dict("records")}
+        if not of_type.keys() >= {*COMPARED}:
+            continue
+        embedding = of_type["embedding"]
+        its, theirs = ({0: of_type[split]["participation"]} | of_type[split]["after"] for split in COMPARED)
         for n in sorted(theirs.keys() & its.keys()):
-            of_embedding, of_classes = theirs[n].align(its[n], join="inner")
-            change = increase(100 + of_embedding.to_numpy(), 100 + of_classes.to_numpy())
-            cells = {name: embedding[name] for name in ("task", "method", "alpha", "more", "model")}
-            cells |= {"steps": n, "seeds": len(finite(change))}
-            cells |= {"class, %": with_interval(of_classes)}
-            cells |= {"embedding, %": with_interval(of_embedding)}
+            of_embedding, of_class = theirs[n].values.align(its[n].values, join="inner")
+            change = Change.of(increase(100 + of_embedding.to_numpy(), 100 + of_class.to_numpy()))
+            cells = fixed | {"model": embedding["model"], "steps": n, "seeds": change.seeds}
+            cells |= {"class, %": str(Change.of(of_class)), "embedding, %": str(Change.of(of_embedding))}
             # The IID runs of both are the same.
-            rows.append((cells | {_OVER: with_interval(change)}, change, embedding["learnt"] == NO))
+            rows.append((cells | {_OVER: str(change)}, change, embedding["learnt"] == NO))
     text = judged_rows(_VERDICT, rows)
     return text.drop(columns=[name for name in ("alpha", "more") if name in text and (text[name] == "").all()])
 
@@ -171,7 +164,7 @@ def report_gaps(runs: pd.DataFrame, folder: Path) -> None:
         return
     text, verdicts = gap_table(table), gap_verdicts(table)
     write_table(text, folder / "gaps")
-    keys = before_seeds(text)
+    keys = before(text, "seeds")
     short = text[[*keys, *(name for name in text if "%" in name and "IID" not in name)]]
     heading = "new images and non-participating clients: increase of the loss over the images before"
     print(f"{titled(heading, short, keys, f'{folder}/gaps.md')}\n")
@@ -179,13 +172,3 @@ def report_gaps(runs: pd.DataFrame, folder: Path) -> None:
     if not verdicts.empty:
         write_table(verdicts, folder / "gap_verdicts")
         print("On non-participating clients:", *map(wrapped, gap_sentences(verdicts)), "", sep="\n")
-
-
-def _pairs(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The rows of the embedding-based and the class-based partition of each setting that has both."""
-    records = table.to_dict("records")
-    for row in records:
-        for other in records:
-            alike = all(row[name] == other[name] for name in ("task", "method", "alpha", "more"))
-            if alike and (row["type"], other["type"]) == ("embedding", "class"):
-                yield row, other

@@ -9,21 +9,9 @@ from datasets.tasks import TASKS, get_task
 from network.algorithms import ALGORITHMS
 
 _SHARES = {
-    "accuracy",
-    "macro_f1",
-    "pixel_accuracy",
-    "miou",
-    "fwiou",
-    "miou_union",
-    "map_50",
-    "map",
-    "pq",
-    "edge_f1",
-    "delta1",
-    "within_11.25",
-    "within_22.5",
-    "within_30",
-}
+    "accuracy", "macro_f1", "pixel_accuracy", "miou", "fwiou", "miou_union", "map_50", "map", "pq", "edge_f1", "delta1",
+    "within_11.25", "within_22.5", "within_30",
+}  # fmt: skip
 
 
 def task_label(name: str) -> str:

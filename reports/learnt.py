@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from reports.statistics import MARGIN, change_interval, finite, increase
+from reports.statistics import MARGIN, Change, increase
 
 YES, NO, BY_HEART = "yes", "no", "by heart"
 WORDS = (
@@ -26,11 +26,8 @@ def beats_trivial(loss: ArrayLike, trivial: ArrayLike) -> bool | None:
     The 95 % interval of their ratio's mean must be below 1 by more than `MARGIN` percent, as for a difference that
     counts. One seed has no interval: its own ratio must be.
     """
-    changes = finite(increase(np.asarray(loss, float), np.asarray(trivial, float)))
-    if not len(changes):
-        return None
-    most = changes[0] if len(changes) == 1 else change_interval(changes)[1]
-    return bool(most < -MARGIN)
+    change = Change.of(increase(np.asarray(loss, float), np.asarray(trivial, float)))
+    return (change.mean if change.seeds == 1 else change.high) < -MARGIN if change.seeds else None
 
 
 def learnt(iid: pd.DataFrame, images: str) -> str:

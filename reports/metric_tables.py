@@ -16,7 +16,7 @@ from network.partition.settings import AssignSettings, PartitionSettings
 from reports.files import write_table
 from reports.finished import Results
 from reports.statistics import with_spread
-from reports.tables import NOT_IID, as_text, between_methods, differing
+from reports.tables import NOT_IID, as_text, between_methods, differing, groups
 from utils.runs import COLUMNS, MEASURED_ON
 from utils.stage import key
 
@@ -24,9 +24,9 @@ _MODELS = {"global": "", "personal": ", own models", "received": ", received"}
 _IID = "IID"
 _SPLITS = (_IID, "class", "embedding")  # the first in order; natural groups follow
 _ROW = ["data", "model", "type", "alpha"]
+_NO_ARGUMENT = {"task", *_ROW, "seed", "values"}  # columns of `read_metrics`
 _TRIVIAL, _CENTRAL = "constant baseline", "central"
 _ZERO = [task.zero for task in TASKS.values() if task.zero]  # what predictions of zeros are called
-_ARGUMENT = "argument."
 # The arguments that a constant baseline's values depend on: what images and targets are, and which clients there are.
 _OF_IMAGES = {"image_size", "depth_target", "published_quirks", "classes", "test_mode"}
 _OF_PARTICIPANTS = _OF_IMAGES | {"train_clients"}
@@ -40,9 +40,9 @@ _OF_CLIENTS = _OF_IMAGES.union(
 def read_metrics(results: Results) -> pd.DataFrame:
     """The loss and the metrics of all finished runs, one row per run, model and part of the data.
 
-    Columns `task`, `data`, `model`, `split`, `alpha` (nan where it is not used) and `seed` say what is measured.
-    Columns that begin with "argument." hold the run's other arguments. The rest are the values, nan for the metrics of
-    other tasks. Empty without runs.
+    Columns `task`, `data`, `model`, `type`, `alpha` (nan where it is not used) and `seed` say what is measured,
+    `values` is a dictionary of the loss and the metrics. The rest are the run's other arguments, as text. Empty without
+    runs.
     """
     rows = []
     for _, args, summary, _ in results["train_centralized"]:
@@ -57,8 +57,7 @@ def read_metrics(results: Results) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     if table.empty:
         return table
-    keys = [name for name in table if name in {"task", "seed", *_ROW} or name.startswith(_ARGUMENT)]
-    return table.drop_duplicates(keys, keep="last").reset_index(drop=True)
+    return table.drop_duplicates([name for name in table if name != "values"], keep="last").reset_index(drop=True)
 
 
 def write_metrics(results: Results, folder: Path) -> None:
@@ -75,11 +74,10 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
     those that tell methods apart.
     """
     part = metrics[metrics["task"] == task]
-    names = [name for name in part if name not in {"task", "seed", *_ROW} and not name.startswith(_ARGUMENT)]
-    names = [name for name in names if part[name].notna().any()]
+    values = pd.DataFrame(metrics["values"].tolist()).loc[part.index].dropna(axis=1, how="all")
     # A constant baseline says the clients' arguments only where it is that of clients.
     compared = part.assign(assigned=part["type"] != "")
-    arguments_of_methods = [name for name in part if name.startswith(_ARGUMENT)]
+    arguments_of_methods = [name for name in part if name not in _NO_ARGUMENT]
     of_runs = part[(part["type"] != "") & (part["model"] != _TRIVIAL)].rename(columns={"model": "method"})
     shown = {
         *differing(compared, arguments_of_methods, ["model", "data", "assigned"]),
@@ -94,13 +92,12 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
         kind="stable",
     )
     rows = []
-    for setting, group in part.groupby([*_ROW, *arguments], sort=False, dropna=False):
-        row = dict(zip([*_ROW, *arguments], setting, strict=True))
+    for row, group in groups(part, [*_ROW, *arguments]):
         row["data"], row["alpha"] = MEASURED_ON[row["data"]], "" if pd.isna(row["alpha"]) else f"{row['alpha']:g}"
         # One value per seed: the constant baseline's comes with every run.
-        by_seed = group.groupby("seed")[names].mean()
-        rows.append(row | {"seeds": len(by_seed)} | {name: with_spread(by_seed[name], 4) for name in names})
-    return pd.DataFrame(rows).fillna("").rename(columns=lambda name: name.removeprefix(_ARGUMENT))
+        by_seed = values.loc[group.index].groupby(group["seed"]).mean()
+        rows.append(row | {"seeds": len(by_seed)} | {name: with_spread(by_seed[name], 4) for name in by_seed})
+    return pd.DataFrame(rows).fillna("")
 
 
 def _federated_rows(
@@ -135,6 +132,5 @@ def _row(
     """One row, with the run's arguments or only those that are `only`."""
     others = key(args).keys() - {"task", "method", "type", "alpha", "rand_seed"}
     names = others if only is None else others.intersection(only)
-    further = {f"{_ARGUMENT}{name}": as_text(value) for name, value in args.items() if name in names}
-    row = {"task": args["task"], "data": data, "model": model, "type": split, "alpha": alpha}
-    return {**row, "seed": args["rand_seed"], **further, **values}
+    row = {"task": args["task"], "data": data, "model": model, "type": split, "alpha": alpha, "seed": args["rand_seed"]}
+    return row | {name: as_text(value) for name, value in args.items() if name in names} | {"values": values}

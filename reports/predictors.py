@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.stats import permutation_test, rankdata
 
-from reports.compare import SETTING, settings
+from reports.compare import settings
 from reports.console import report_table
 from reports.finished import Results
 from reports.statistics import increase
@@ -46,7 +46,7 @@ def split_costs(runs: pd.DataFrame, cost: str = OWN) -> pd.DataFrame:
 
 
 def _rows(runs: pd.DataFrame, cost: str) -> Iterator[dict[str, float | str]]:
-    for fixed, part, iid in settings(runs, SETTING):
+    for fixed, part, iid in settings(runs):
         measured = part.reindex(columns=list(MEASURES))
         dispersion, of_iid = iid.reindex(part["rand_seed"], columns=["gradient_dispersion", cost]).to_numpy(float).T
         measured[OVER_IID] = measured["gradient_dispersion"].to_numpy() / dispersion
@@ -74,18 +74,11 @@ def predictors(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
             continue
         without = [_of(known[known["task"] != task], name) for task in tasks if len(tasks) > 1]
         within = [_of(known[known["task"] == task], name) for task in tasks]
-        rows.append(
-            {
-                "measure": label,
-                "runs": len(known),
-                "cells": known["cell"].nunique(),
-                "tasks": len(tasks),
-                "rank correlation": _of(known, name),
-                "without one task": f"{min(without):.2f} to {max(without):.2f}" if without else "",
-                "within tasks": f"{np.mean(within):.2f}",
-                "p": f"{permuted(known[name], known['increase'], known['cell'], seed):.4f}",
-            }
-        )
+        about = {"measure": label, "runs": len(known), "cells": known["cell"].nunique(), "tasks": len(tasks)}
+        about |= {"rank correlation": _of(known, name)}
+        about |= {"without one task": f"{min(without):.2f} to {max(without):.2f}" if without else ""}
+        p = permuted(known[name], known["increase"], known["cell"], seed)
+        rows.append(about | {"within tasks": f"{np.mean(within):.2f}", "p": f"{p:.4f}"})
     rows.sort(key=lambda row: -abs(row["rank correlation"]))
     return pd.DataFrame([row | {"rank correlation": f"{row['rank correlation']:.2f}"} for row in rows])
 
@@ -153,7 +146,7 @@ def main() -> None:
     table = predictors(costs)
     if table.empty:
         raise UserError(f"fewer than {_LEAST} runs of partitions with an IID run of their seed")
-    report_table("which measure of a partition predicts its cost", table, args.table_path / "predictors", ["measure"])
+    report_table("which measure of a partition predicts its cost", table, args.table_path / "predictors")
     figure = costs_by_measure(costs, args.table_path / "predictors.png", measured_on(args.cost))
     print(f"table and figure in {args.table_path}: {figure}")
 

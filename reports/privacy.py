@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from reports.compare import SETTING, Reference, compare, of_random
-from reports.statistics import mean_text, with_interval, with_spread
-from reports.tables import arguments_of, as_text, differing
+from reports.statistics import mean_text, with_spread
+from reports.tables import arguments_of, differing, in_settings
 from utils.runs import MEASURED_ON
 
 _NOISE = "noise_multiplier"
@@ -25,10 +25,8 @@ def noise_costs(runs: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     private = runs[runs["epsilon"].notna()]
     arguments = [name for name in arguments_of(private) if name not in _SPENT]
-    varying = differing(private, arguments, ["task", "method"])
-    private = private.assign(**private[varying].map(as_text))
-    keys = [*SETTING, *varying, _NOISE]
-    alike = [name for name in keys if name != _NOISE]
+    private, alike = in_settings(private, SETTING, differing(private, arguments, ["task", "method"]))
+    keys = [*alike, _NOISE]
     over = {"silent": Reference(private[private[_NOISE] == 0], alike), "iid": of_random(private, keys)}
     rows = []
     for row in compare(private, keys, over).to_dict("records"):
@@ -39,6 +37,6 @@ def noise_costs(runs: pd.DataFrame) -> pd.DataFrame:
         cells |= {"noise": noise, "ε": f"{means['epsilon']:.3g}", "δ": f"{means['at_delta']:.2g}"}
         cells |= {"data": MEASURED_ON[row["images"]], "seeds": len(row["seeds"])}
         cells |= {"constant baseline": mean_text(row["trivial"], 4), "loss": with_spread(row["loss"], 4)}
-        cells |= {"over no noise, %": with_interval(row["over_silent"])}
-        rows.append(cells | {"over IID, %": with_interval(row["over_iid"])})
+        cells |= {"over no noise, %": str(row["over_silent"])}
+        rows.append(cells | {"over IID, %": str(row["over_iid"])})
     return pd.DataFrame(rows)

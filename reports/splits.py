@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports.compare import SETTING, Reference, compare, in_settings, labels, of_random, setting, settings_of
+from reports.compare import SETTING, Reference, compare, labels, of_random, setting, settings_of
 from reports.learnt import NO
-from reports.statistics import MARGIN, increase, judged_rows, mean_text, with_interval, with_spread
-from reports.tables import BETWEEN_CLIENTS, COMPARED, SKEW, between_methods
+from reports.statistics import MARGIN, Change, increase, judged_rows, mean_text, with_spread
+from reports.tables import BETWEEN_CLIENTS, COMPARED, SKEW, between_methods, in_settings
 from utils.runs import MEASURED_ON
 
 OVER_IID = f"loss over IID's (margin ±{MARGIN:g} %)"
@@ -25,7 +25,7 @@ def splits_over_iid(runs: pd.DataFrame) -> pd.DataFrame:
 
     Empty if all runs are of IID partitions. `runs` comes from `reports.tables.read_runs`.
     """
-    runs, keys = in_settings(runs)
+    runs, keys = in_settings(runs, SETTING)
     table = compare(runs[runs["type"] != "iid"], keys, {"iid": of_random(runs, keys)})
     return table if table.empty else table.assign(alpha=table["alpha"].where(table["has_alpha"]))
 
@@ -34,16 +34,19 @@ def side_by_side(runs: pd.DataFrame) -> pd.DataFrame:
     """The embedding-based partition beside the class-based one, as `compare` over the references `iid` and `class`.
 
     What `compare` has of the embedding-based partition's runs is in `embedding`, `embedding_value` and
-    `embedding_means`. Seeds without both partitions are left out. Empty if no setting has both.
+    `embedding_means`; `class_over_iid` is the other's `Change` over IID. Seeds without both partitions are left out.
+    Empty if no setting has both.
     """
-    runs, keys = in_settings(runs)
+    runs, keys = in_settings(runs, SETTING)
     alike = [name for name in keys if name != "type"]
     assigned = runs[runs["type"].isin(f"{split}_based" for split in COMPARED)]
     both = assigned[assigned.groupby([*alike, "rand_seed"], dropna=False)["type"].transform("nunique") == 2]
     of_class = both["type"] == "class_based"
     table = compare(both[~of_class], keys, {"iid": of_random(runs, keys), "class": Reference(both[of_class], alike)})
     named = {"loss": "embedding"} | {name: f"embedding_{name}" for name in ("value", "means")}
-    return table.rename(columns=named).drop(columns=["type", "has_alpha"], errors="ignore")
+    table = table.rename(columns=named).drop(columns=["type", "has_alpha"], errors="ignore")
+    over_iid = [Change.of(increase(row["class"], row["iid"])) for row in table.to_dict("records")]
+    return table.assign(class_over_iid=over_iid)
 
 
 def _named(row: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
@@ -59,20 +62,10 @@ def splits_table(table: pd.DataFrame) -> pd.DataFrame:
     """
     rows, shown = [], SKEW | BETWEEN_CLIENTS
     for row in table.to_dict("records"):
-        cells = (
-            _named(row)
-            | {
-                "seeds": len(row["seeds"]),
-                "constant baseline": trivial_text(4, row["iid_trivial"], row["trivial"]),
-                "IID": with_spread(row["iid"], 4),
-                "loss": with_spread(row["loss"], 4),
-                "over IID, %": with_interval(row["over_iid"]),
-                "metric": row["metric"],
-                "metric, IID": f"{row['iid_value']:.3g}",
-                "metric, partition": f"{row['value']:.3g}",
-            }
-            | {label: f"{mean:.2f}" for name, label in shown.items() if (mean := row["means"][name]) == mean}
-        )
+        cells = _named(row) | _losses(row, "iid", "loss") | {"over IID, %": str(row["over_iid"])}
+        cells |= {"metric": row["metric"], "metric, IID": f"{row['iid_value']:.3g}"}
+        cells |= {"metric, partition": f"{row['value']:.3g}"}
+        cells |= {label: f"{mean:.2f}" for name, label in shown.items() if (mean := row["means"][name]) == mean}
         rows.append((cells, row["over_iid"], row["learnt"] == NO))
     return judged_rows(OVER_IID, rows).fillna("").replace("nan", "–")
 
@@ -89,7 +82,7 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
     for row in table.to_dict("records"):
         about = _named(row, "alpha")
         cells = rows.setdefault(tuple(about.values()), about | _scale(row))
-        cells[_of_alpha(row["alpha"])] = with_interval(row["over_iid"])
+        cells[_of_alpha(row["alpha"])] = str(row["over_iid"])
     text = pd.DataFrame(rows.values()).fillna("")
     return text[[*(name for name in text if name not in columns.values()), *columns.values()]]
 
@@ -134,19 +127,15 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
             for name, label in SKEW.items()
             if np.isfinite(row["class_means"][name])
         }
-        rows.append(
-            labels(row)
-            | {
-                "seeds": len(row["seeds"]),
-                "constant baseline": trivial_text(4, row["iid_trivial"], row["class_trivial"], row["trivial"]),
-                "IID": with_spread(row["iid"], 4),
-                "class": with_spread(row["class"], 4),
-                "embedding": with_spread(row["embedding"], 4),
-            }
-            | _increases(row)
-            | skew
-        )
+        rows.append(labels(row) | _losses(row, "iid", "class", "embedding") | _increases(row) | skew)
     return pd.DataFrame(rows)
+
+
+def _losses(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The number of seeds, the constant baseline's loss, and those in these columns, the last of which is the row's."""
+    of_trivial = [row[f"{name}_trivial"] for name in names[:-1]]
+    cells = {"seeds": len(row["seeds"]), "constant baseline": trivial_text(4, *of_trivial, row["trivial"])}
+    return cells | {"IID" if name == "iid" else name: with_spread(row[name], 4) for name in names}
 
 
 def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -175,9 +164,9 @@ def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def _increases(row: Mapping[str, Any]) -> dict[str, str]:
     """What both partitions cost over IID, and one over the other."""
-    over = {"class over IID": increase(row["class"], row["iid"]), "embedding over IID": row["over_iid"]}
+    over = {"class over IID": row["class_over_iid"], "embedding over IID": row["over_iid"]}
     over |= {"embedding over class": row["over_class"]}
-    return {f"{name}, %": with_interval(changes) for name, changes in over.items()}
+    return {f"{name}, %": str(change) for name, change in over.items()}
 
 
 def trivial_text(digits: int, *of_splits: np.ndarray) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -80,13 +80,6 @@ def mean_change(changes: ArrayLike, axis: int | None = None) -> Any:
     return back(scaled.mean(axis))
 
 
-def change_interval(changes: ArrayLike) -> tuple[float, float]:
-    """95 % interval of `mean_change` over seeds: `interval` on the scale of its mean, shown as percent."""
-    scaled, back = _on_log_scale(finite(changes))
-    low, high = map(back, interval(scaled))
-    return float(low), float(high)
-
-
 def _on_log_scale(changes: np.ndarray) -> tuple[np.ndarray, Callable[[Any], Any]]:
     """100 times the logarithms of ratios given as changes in percent, and the way back."""
     if (changes <= -100).any():
@@ -110,13 +103,37 @@ def bootstrap(changes: ArrayLike) -> tuple[float, float]:
     return float(back(interval.low)), float(back(interval.high))
 
 
-def p_value(changes: ArrayLike) -> float:
-    """Two-sided p of Student's t test that `mean_change` is 0; nan for fewer than two finite changes, or equal ones."""
-    numbers, _ = _on_log_scale(finite(changes))
-    if len(numbers) < 2 or np.ptp(numbers) == 0:
-        return np.nan
-    with np.errstate(divide="ignore", invalid="ignore"):  # squares of the least differences are 0
-        return float(2 * stdtr(len(numbers) - 1, -abs(numbers.mean()) / _standard_error(numbers)))
+class Change(NamedTuple):
+    """A mean change in percent over seeds: what tables, figures and verdicts say of it.
+
+    As text it is `mean [low, high]`, only the mean for one seed, and a dash for none.
+    """
+
+    values: np.ndarray | pd.Series  # of each seed, nan where it has none
+    mean: float  # their `mean_change`
+    low: float  # its 95 % interval: `interval` on the scale of the mean, as percent
+    high: float
+    p: float  # of Student's t test that the mean is 0, two-sided; nan for fewer than two changes, or equal ones
+
+    @classmethod
+    def of(cls, values: ArrayLike) -> Change:
+        """The change whose values over seeds are these, in percent."""
+        numbers, back = _on_log_scale(finite(values))
+        mean, p = float(back(numbers.mean())) if len(numbers) else np.nan, np.nan
+        low, high = (float(back(end)) for end in interval(numbers))
+        if len(numbers) > 1 and np.ptp(numbers):
+            with np.errstate(divide="ignore", invalid="ignore"):  # squares of the least differences are 0
+                p = float(2 * stdtr(len(numbers) - 1, -abs(numbers.mean()) / _standard_error(numbers)))
+        return cls(values if isinstance(values, pd.Series) else np.asarray(values, float), mean, low, high, p)
+
+    @property
+    def seeds(self) -> int:
+        """The number of seeds that have a value."""
+        return len(finite(self.values))
+
+    def __str__(self) -> str:
+        mean = f"{self.mean:+.1f}" if self.seeds else "–"
+        return mean if self.seeds < 2 else f"{mean} {bounds((self.low, self.high))}"
 
 
 def adjusted(p_values: ArrayLike) -> np.ndarray:
@@ -134,9 +151,7 @@ def p_text(p: float) -> str:
     return "–" if np.isnan(p) else f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
 
-def verdict(
-    of: tuple[float, float], n_seeds: int, p: float = np.nan, above: str = "higher", below: str = "lower"
-) -> str:
+def verdict(change: Change, p: float = np.nan, above: str = "higher", below: str = "lower") -> str:
     """The verdict by the 95 % interval of a mean change in percent and, if given, by its p of several tests.
 
     `above` or `below` if the whole interval lies on that side of 0 and p is at most `LEVEL`; otherwise "no difference"
@@ -146,55 +161,29 @@ def verdict(
     it. The usual 5 % each would need the 90 % interval; here one interval, the one in the tables, answers both
     questions.
     """
-    if n_seeds < 2:
-        return f"cannot be judged from {n_seeds} seed{'s' * (n_seeds != 1)}"
-    low, high = of
+    if (n := change.seeds) < 2:
+        return f"cannot be judged from {n} seed{'s' * (n != 1)}"
     is_clear = not p > LEVEL  # nan is not more
-    neither = "no difference" if low > -MARGIN and high < MARGIN else "inconclusive"
-    word = above if is_clear and low > 0 else below if is_clear and high < 0 else neither
-    return word if n_seeds >= LEAST_SEEDS else f"{word} ({n_seeds} seeds only)"
+    neither = "no difference" if change.low > -MARGIN and change.high < MARGIN else "inconclusive"
+    word = above if is_clear and change.low > 0 else below if is_clear and change.high < 0 else neither
+    return word if n >= LEAST_SEEDS else f"{word} ({n} seeds only)"
 
 
-def judged(
-    name: str,
-    intervals: Sequence[tuple[float, float]],
-    n_seeds: Sequence[int],
-    p_values: ArrayLike,
-    *sides: str,
-    withheld: Sequence[bool] = (),
-) -> dict[str, list[str]]:
-    """The last columns of a table with a test in each row: the verdict `name`, its p, and the verdict without it.
+def judged_rows(name: str, rows: Sequence[tuple[Mapping[str, Any], Change, bool]], *sides: str) -> pd.DataFrame:
+    """A table of rows with a test in each, given as its cells, the change, and whether its verdict is withheld.
 
-    p is adjusted over all rows, because of many tests without a difference some would find one by chance. `sides` are
-    the words `above` and `below` of `verdict`. Rows that are `withheld` are no tests and have no verdict.
+    The last columns are the verdict `name`, its p, and the verdict without it. p is adjusted over all rows, because of
+    many tests without a difference some would find one by chance. `sides` are the words `above` and `below` of
+    `verdict`. Rows whose verdict is withheld are no tests.
     """
-    without = np.asarray(withheld or np.zeros(len(intervals)), bool)
-    p_adjusted = adjusted(np.where(without, np.nan, p_values))
-    rows = list(zip(intervals, n_seeds, p_adjusted, without, strict=True))
-    return {
-        name: [WITHHELD if none else verdict(of, n, p, *sides) for of, n, p, none in rows],
-        "p, adjusted": [p_text(p) for p in p_adjusted],
-        "unadjusted": [WITHHELD if none else verdict(of, n, np.nan, *sides) for of, n, _, none in rows],
-    }
+    tests = [None if withheld else change for _, change, withheld in rows]
+    p_adjusted = adjusted([change.p if change else np.nan for change in tests])
 
+    def words(p_values: np.ndarray) -> list[str]:
+        return [verdict(of, p, *sides) if of else WITHHELD for of, p in zip(tests, p_values, strict=True)]
 
-def judged_rows(name: str, rows: Sequence[tuple[Mapping[str, Any], ArrayLike, bool]], *sides: str) -> pd.DataFrame:
-    """A table of rows, each given as its cells, its seeds' changes in percent, and whether its verdict is withheld."""
-    if not rows:
-        return pd.DataFrame()
-    cells, changes, withheld = zip(*rows, strict=True)
-    intervals, seeds = [change_interval(of) for of in changes], [len(finite(of)) for of in changes]
-    words = judged(name, intervals, seeds, [p_value(of) for of in changes], *sides, withheld=withheld)
-    return pd.DataFrame(cells).assign(**words)
-
-
-def with_interval(changes: ArrayLike) -> str:
-    """`mean_change [low, high]` in percent with its t interval; only the mean for one value, a dash for none."""
-    numbers = finite(changes)
-    if not len(numbers):
-        return "–"
-    mean = f"{mean_change(numbers):+.1f}"
-    return mean if len(numbers) == 1 else f"{mean} {bounds(change_interval(numbers))}"
+    columns = {name: words(p_adjusted), "p, adjusted": [*map(p_text, p_adjusted)]}
+    return pd.DataFrame([cells for cells, *_ in rows]).assign(**columns, unadjusted=words(np.full(len(rows), np.nan)))
 
 
 def level_with_interval(values: ArrayLike, digits: int, share: bool = False) -> str:
@@ -210,10 +199,8 @@ def level_with_interval(values: ArrayLike, digits: int, share: bool = False) -> 
 def with_spread(values: ArrayLike, digits: int) -> str:
     """`mean ± standard deviation` (of a sample); only the mean for one value, a dash for none."""
     numbers = finite(values)
-    if not len(numbers):
-        return "–"
-    mean = f"{numbers.mean():.{digits}f}"
-    return mean if len(numbers) == 1 else f"{mean} ± {numbers.std(ddof=1):.{digits}f}"
+    mean = mean_text(numbers, digits)
+    return mean if len(numbers) < 2 else f"{mean} ± {numbers.std(ddof=1):.{digits}f}"
 
 
 def mean_text(values: ArrayLike, digits: int) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from reports.labels import headline_metric
 from utils.runs import MEASURED_ON, columns_of
 from utils.settings import arguments_in
 
+Measured = TypeVar("Measured")
 COMPARED = ("class", "embedding")  # partitions that are held against each other, of the `--type` <name>_based
 _EXPERIMENT = ["task", "method"]
 _SETTING = [*_EXPERIMENT, "alpha"]
@@ -41,22 +42,39 @@ NOT_IID = {"type", *unread_by("iid")}
 
 
 def by_setting(
-    runs: Sequence[Mapping[str, Any]], keys: list[str], *measured: str
-) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yields each setting of a stage with its runs, given as their arguments and what was `measured` of them.
+    runs: Sequence[tuple[Mapping[str, Any], Measured]], keys: list[str]
+) -> Iterator[tuple[dict[str, Any], list[Measured]]]:
+    """Yields each setting of a stage with what was measured of its runs, which are given as their arguments and that.
 
     A setting is the values of the arguments `keys`, of those that differ between runs with equal `keys`, and, if the
     method is among these, of those that tell methods apart.
     """
     if not runs:
         return
-    table = _without_common_folders(pd.DataFrame(runs))
-    arguments = [name for name in table if name not in {*keys, *measured, "rand_seed"}]
+    table = _without_common_folders(pd.DataFrame([args for args, _ in runs]))
+    arguments = [name for name in table if name not in {*keys, "rand_seed"}]
     shown = {*differing(table, arguments, keys), *(between_methods(table, arguments) if "method" in keys else ())}
-    varying = [name for name in arguments if name in shown]
-    table = table.assign(**table[varying].map(as_text))
-    for values, part in table.groupby([*keys, *varying], sort=False):
-        yield dict(zip([*keys, *varying], values, strict=True)), part
+    for setting, part in groups(*in_settings(table, keys, [name for name in arguments if name in shown])):
+        yield setting, [runs[row][1] for row in part.index]
+
+
+def in_settings(
+    runs: pd.DataFrame, by: Sequence[str], varying: Sequence[str] | None = None
+) -> tuple[pd.DataFrame, list[str]]:
+    """The runs, and the columns whose values are a setting: `by` and the `varying` arguments, which become text.
+
+    By default these are the `varying_arguments`.
+    """
+    varying = varying_arguments(runs) if varying is None else varying
+    return runs.assign(**runs[[*varying]].map(as_text)), [*by, *varying]
+
+
+def groups(
+    runs: pd.DataFrame, keys: Sequence[str], in_order: bool = False
+) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Yields each setting, the values of the columns `keys`, with its runs: as the first runs come, or by value."""
+    for values, part in runs.groupby([*keys], sort=in_order, dropna=False):
+        yield dict(zip(keys, values, strict=True)), part
 
 
 def read_runs(results: Results) -> pd.DataFrame:

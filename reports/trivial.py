@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from reports.compare import random_settings
-from reports.learnt import BY_HEART, NO, YES, learnt
-from reports.statistics import increase, level_with_interval, mean_text, with_interval
-from reports.tables import in_words, telling
-from utils.runs import MEASURED_ON
+from reports.compare import compare, labels, of_random
+from reports.console import before
+from reports.learnt import BY_HEART, NO, YES
+from reports.statistics import Change, increase, level_with_interval, mean_text
+from reports.tables import in_settings, in_words, telling
 
 
 def learnt_table(runs: pd.DataFrame) -> pd.DataFrame:
@@ -18,16 +18,13 @@ def learnt_table(runs: pd.DataFrame) -> pd.DataFrame:
 
     What has not been learnt comes first. Empty without IID runs.
     """
+    iid = of_random(*in_settings(runs, ["task", "method"]))
     rows: list[dict[str, Any]] = []
-    for fixed, iid in random_settings(runs, ["task", "method"]):
-        for images, data in MEASURED_ON.items():
-            loss, trivial = iid[f"{images}_loss"], iid[f"{images}_trivial"]
-            if not (word := learnt(iid, images)):
-                continue
-            cells = {"model": iid[f"{images}_model"].iloc[0], "data": data, "learnt": word, "seeds": len(iid)}
-            cells |= {"constant baseline": mean_text(trivial, 4), "IID": level_with_interval(loss, 4)}
-            over = increase(loss.to_numpy(float), trivial.to_numpy(float))
-            rows.append(fixed | cells | {"IID over baseline, %": with_interval(over)})
+    for row in compare(iid.runs, iid.alike, {"iid": iid}).to_dict("records"):
+        if row["learnt"]:
+            cells = labels(row) | {"seeds": len(row["seeds"]), "constant baseline": mean_text(row["trivial"], 4)}
+            over = Change.of(increase(row["loss"], row["trivial"]))
+            rows.append(cells | {"IID": level_with_interval(row["loss"], 4), "IID over baseline, %": str(over)})
     order = [NO, BY_HEART, YES].index
     return pd.DataFrame(sorted(rows, key=lambda row: order(row["learnt"])))
 
@@ -36,7 +33,7 @@ def not_learnt(table: pd.DataFrame) -> list[str]:
     """A line for each setting of `learnt_table` whose model has learnt nothing of some images, or only by heart."""
     if table.empty:
         return []
-    named = telling(table, list(table)[: list(table).index("model")])
+    named = telling(table, before(table, "model"))
     settings: dict[str, dict[str, list[str]]] = {}
     for row in table[table["learnt"] != YES].to_dict("records"):
         setting = in_words({name: row[name] for name in named})

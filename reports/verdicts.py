@@ -9,20 +9,20 @@ import numpy as np
 import pandas as pd
 
 from reports.compare import SETTING, labels, settings_of
+from reports.console import before
 from reports.learnt import BY_HEART, NO
 from reports.splits import OVER_IID
 from reports.statistics import (
     LEVEL,
     MARGIN,
     WITHHELD,
+    Change,
     bootstrap,
     bounds,
-    finite,
     increase,
     judged_rows,
     mean_change,
     mean_text,
-    with_interval,
 )
 from reports.tables import COMPARED, differing, in_words, telling
 from utils.runs import MEASURED_ON
@@ -61,12 +61,10 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
         cells |= {f"metric, {label}": f"{row[f'{label.lower()}_value']:.3g}" for label in ("IID", *COMPARED)}
         rows.append((cells, row["over_class"]))
     rows += _together(table, dense)
-    judged = []
-    for cells, values in rows:
-        cells |= {"seeds": len(finite(values)), "embedding over class, %": with_interval(values)}
-        cells |= {"bootstrap, %": bounds(bootstrap(values)), "seeds higher": int((finite(values) > 0).sum())}
-        judged.append((cells, values, cells["learnt"] == NO))
-    return judged_rows(_VERDICT, judged).fillna("")
+    for cells, change in rows:
+        cells |= {"seeds": change.seeds, "embedding over class, %": str(change)}
+        cells |= {"bootstrap, %": bounds(bootstrap(change.values)), "seeds higher": int((change.values > 0).sum())}
+    return judged_rows(_VERDICT, [(cells, of, cells["learnt"] == NO) for cells, of in rows]).fillna("")
 
 
 def _alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
@@ -86,8 +84,8 @@ def _alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any],
         yield labels(group.iloc[0].to_dict(), name, "learnt", *own), group
 
 
-def _together(table: pd.DataFrame, dense: Collection[str]) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-    """Settings that several `dense` tasks have in common and have learnt, with each seed's mean increase over them."""
+def _together(table: pd.DataFrame, dense: Collection[str]) -> Iterator[tuple[dict[str, Any], Change]]:
+    """Settings that several `dense` tasks have in common and have learnt, with the increase over them, by seed."""
     for about, group in _alike_but(table, "task"):
         group = group[group["task"].isin(dense) & (group["learnt"] != NO)]
         if len(group) > 1:
@@ -95,7 +93,7 @@ def _together(table: pd.DataFrame, dense: Collection[str]) -> Iterator[tuple[dic
             increases = np.array([increase(embedding, of_class) for embedding, of_class in losses])
             words = {BY_HEART} & {*group["learnt"]} or {*group["learnt"]}
             of_all = {"task": f"{len(group)} dense tasks"} | about | {"learnt": max(words)}
-            yield of_all, mean_change(increases, axis=0)
+            yield of_all, Change.of(mean_change(increases, axis=0))
 
 
 def headlines(compared: pd.DataFrame, splits: pd.DataFrame) -> dict[str, list[str]]:
@@ -111,15 +109,11 @@ def headlines(compared: pd.DataFrame, splits: pd.DataFrame) -> dict[str, list[st
         if table.empty:
             continue
         for heading, rows in _by_heading(table).items():
-            telling_names = telling(rows, _keys(rows))
-            named = [name for name in _keys(rows) if name == "type" or name in telling_names]
+            keys = before(rows, "model")
+            shown = {"type", *telling(rows, keys)}
+            named = [name for name in keys if name in shown]
             sentences.setdefault(heading, []).extend(wording.sentence(row, named) for row in rows.to_dict("records"))
     return {heading: lines for heading, lines in sentences.items() if lines}
-
-
-def _keys(table: pd.DataFrame) -> list[str]:
-    """The columns of a setting, which stand before the model's."""
-    return list(table)[: list(table).index("model")]
 
 
 def _by_heading(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -127,8 +121,8 @@ def _by_heading(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     own, of_clients, common = (MEASURED_ON[images] for images in ("train", "local_test", "test"))
     held_out = table[table["data"].isin([of_clients, common])]
     rank = np.where(held_out["data"] == common, 1, np.where(held_out["model"] == "personal", 0, 2))
-    first = held_out.assign(rank=rank).sort_values("rank", kind="stable").drop_duplicates(_keys(table)).sort_index()
-    return {"On test images": first.drop(columns="rank"), "On client train": table[table["data"] == own]}
+    first = held_out.assign(rank=rank).sort_values("rank", kind="stable").drop_duplicates(before(table, "model"))
+    return {"On test images": first.sort_index().drop(columns="rank"), "On client train": table[table["data"] == own]}
 
 
 class _Wording(NamedTuple):
@@ -176,13 +170,10 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
         if group["alpha"].nunique() < 2:
             continue
         slopes = {split: _slopes(group, split) for split in COMPARED}
-        difference = increase(100 + slopes["embedding"], 100 + slopes["class"])
-        about |= {
-            "alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"])),
-            "seeds": len(finite(difference)),
-        }
-        about |= {f"{split}, % per tenfold α": with_interval(values) for split, values in slopes.items()}
-        about |= {"difference": with_interval(difference)}
+        difference = Change.of(increase(100 + slopes["embedding"], 100 + slopes["class"]))
+        about |= {"alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"])), "seeds": difference.seeds}
+        about |= {f"{split}, % per tenfold α": str(Change.of(values)) for split, values in slopes.items()}
+        about |= {"difference": str(difference)}
         rows.append((about, difference, (group["learnt"] == NO).any()))
     return judged_rows(f"falls with α under the embedding partition (margin ±{MARGIN:g} %)", rows, "less", "more")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -58,7 +60,7 @@ def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
     figure.suptitle(f"{metric} on {MEASURED_ON['test']}")
     if progress["central"].notna().any():
         lines[_CENTRAL] = axes[0, 0].lines[0]
-    _legend(figure, list(lines.values()), list(lines))
+    _legend(figure, lines)
     return save(figure, path)
 
 
@@ -80,17 +82,8 @@ def against_emd(last: pd.DataFrame, metric: str, path: Path) -> Path:
             points["half"] = part.groupby("alpha", dropna=False)[column].agg(lambda of: np.diff(interval(of))[0] / 2)
             points = points.sort_values("emd")
             reached += zip(points["emd"], points["mean"] - points["half"], points["mean"] + points["half"], strict=True)
-            lines[setting] = axis.errorbar(
-                points["emd"],
-                points["mean"],
-                points["half"],
-                marker="o",
-                ms=3.5,
-                capsize=2,
-                lw=1.2,
-                color=colours[setting],
-                label=setting,
-            )
+            look = {"color": colours[setting], "lw": 1.2, "marker": "o", "ms": 3.5, "capsize": 2}
+            lines[setting] = axis.errorbar(points["emd"], points["mean"], points["half"], label=setting, **look)
         if column == "relative":
             axis.axhline(1.0, color="#555555", ls="--", lw=1.0)
         axis.set(
@@ -102,13 +95,13 @@ def against_emd(last: pd.DataFrame, metric: str, path: Path) -> Path:
         for place, low, high in reached:
             mark_cut(axis, "y", place, low, high)
         axis.grid(alpha=0.3)
-    _legend(figure, list(lines.values()), list(lines))
+    _legend(figure, lines)
     return save(figure, path)
 
 
-def _legend(figure: Figure, handles: list, labels: list[str]) -> None:
+def _legend(figure: Figure, lines: Mapping[str, Any]) -> None:
     """Draw the legend below the panels, in two columns if they fit, with labels wrapped to the figure's width."""
     letters = int(_LETTERS_AN_INCH * figure.get_figwidth())
-    n_columns = 2 if max(map(len, labels)) < letters // 2 - 8 else 1
-    wrapped = [fill(label, letters) for label in labels]
-    figure.legend(handles, wrapped, loc="outside lower center", ncols=n_columns, fontsize="x-small")
+    n_columns = 2 if max(map(len, lines)) < letters // 2 - 8 else 1
+    labels = [fill(label, letters) for label in lines]
+    figure.legend([*lines.values()], labels, loc="outside lower center", ncols=n_columns, fontsize="x-small")

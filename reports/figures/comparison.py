@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -19,7 +19,7 @@ from network.partition.groups import partition_label
 from reports.compare import settings_of
 from reports.labels import in_order, method_label, task_label
 from reports.learnt import NO
-from reports.statistics import change_interval, finite, mean_change
+from reports.statistics import finite
 from reports.tables import in_words, telling
 from utils.figures import COLOURS, INTERVAL, mark_cut, palette, save
 from utils.runs import MEASURED_ON
@@ -98,31 +98,26 @@ def _colours(splits: Sequence[str]) -> dict[str, Any]:
 
 def _panel(axis: Axes, bars: Sequence[tuple[float, Mapping[str, Any]]], colours: Mapping[str, Any]) -> None:
     """Draw a panel's bars at their heights; its axis shows 0 and all seeds."""
-    seen, intervals = [0.0], []
+    bars = [(place, row) for place, row in bars if row["over_iid"].seeds]  # others have no IID run
     for place, row in bars:
-        for values, interval in _bar(axis, place, row, colours[row["type"]]):
-            seen.extend(values)
-            intervals.append((place, *interval))
+        _bar(axis, place, row, colours[row["type"]])
+    seen = [0.0, *(value for _, row in bars for value in finite(row["over_iid"].values))]
     axis.axvline(0, color="black", lw=0.8)
     axis.grid(axis="x", alpha=0.25, lw=0.6)
     axis.set_axisbelow(True)
     margin = 0.06 * (max(seen) - min(seen)) or 1.0
     axis.set_xlim(min(seen) - margin, max(seen) + margin)
-    for cut in intervals:
-        mark_cut(axis, "x", *cut)
+    for place, row in bars:
+        mark_cut(axis, "x", place, row["over_iid"].low, row["over_iid"].high)
 
 
-def _bar(axis: Axes, place: float, row: Mapping[str, Any], colour: Any) -> Iterator[tuple[np.ndarray, Any]]:
-    """Draw the bar of one partition; yields the seeds' values and their interval, if there are any."""
-    values = finite(row["over_iid"])  # without seeds that have no IID run
-    if len(values):
-        mean, (low, high) = mean_change(values), change_interval(values)
-        error = np.nan_to_num([[mean - low], [high - mean]])
-        opacity = _PALE if row["learnt"] == NO else 1.0
-        drawn = {"color": colour, "alpha": opacity, "error_kw": {"lw": 1, "alpha": opacity}}
-        axis.barh(place, mean, 0.94 * _BAR, xerr=error, capsize=2, **drawn)
-        axis.plot(values, np.full(len(values), place), ".", color="black", ms=3, alpha=opacity)
-        yield values, (low, high)
+def _bar(axis: Axes, place: float, row: Mapping[str, Any], colour: Any) -> None:
+    """Draw the bar of one partition, with its interval and its seeds."""
+    change, opacity = row["over_iid"], _PALE if row["learnt"] == NO else 1.0
+    error, values = np.nan_to_num([[change.mean - change.low], [change.high - change.mean]]), finite(change.values)
+    drawn = {"color": colour, "alpha": opacity, "error_kw": {"lw": 1, "alpha": opacity}}
+    axis.barh(place, change.mean, 0.94 * _BAR, xerr=error, capsize=2, **drawn)
+    axis.plot(values, np.full(len(values), place), ".", color="black", ms=3, alpha=opacity)
 
 
 def _handles(table: pd.DataFrame, colours: Mapping[str, Any]) -> list[Artist]:

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from reports.labels import in_order, method_label, task_label
-from reports.statistics import change_interval, finite, mean_change
+from reports.statistics import Change
 from utils.figures import COLOURS, palette, save
 
 _PARTS = {
@@ -89,7 +89,7 @@ def gaps(table: pd.DataFrame, path: Path) -> Path:
             of_gaps = [record["out-of-sample"], record["participation"]]
             _points(axes[row, 0], np.arange(2) + apart, of_gaps, colours[setting], label, "o")
             if steps:
-                left = [record["participation"], *(record["after"].get(n, np.zeros(0)) for n in steps)]
+                left = [record["participation"], *(record["after"].get(n, Change.of([])) for n in steps)]
                 _points(axes[row, 1], np.arange(len(left)) + 0.3 * apart, left, colours[setting], label, "o-")
         axes[row, 0].set_xticks(range(2), list(GAPS.values()))
         axes[row, 0].set(ylabel=f"{task_label(task)}\n{method_label(method)}\n%", xlim=(-0.5, 1.5))
@@ -106,15 +106,13 @@ def gaps(table: pd.DataFrame, path: Path) -> Path:
     return save(figure, path)
 
 
-def _points(axis: Any, at: np.ndarray, changes: Sequence[np.ndarray], colour: Any, label: str, style: str) -> None:
+def _points(axis: Any, at: np.ndarray, changes: Sequence[Change], colour: Any, label: str, style: str) -> None:
     """Mean changes in percent at these places, each with its interval where there is one."""
-    seen = [i for i, values in enumerate(changes) if len(finite(values))]
-    means = [float(mean_change(finite(changes[i]))) for i in seen]
-    axis.plot(at[seen], means, style, color=colour, ms=5, label=label)
-    for i, mean in zip(seen, means, strict=True):
-        low, high = change_interval(changes[i])
+    seen = [(place, change) for place, change in zip(at, changes, strict=True) if change.seeds]
+    axis.plot([place for place, _ in seen], [of.mean for _, of in seen], style, color=colour, ms=5, label=label)
+    for place, (_, mean, low, high, _) in seen:
         if np.isfinite([low, high]).all():
-            axis.errorbar(at[i], mean, [[mean - low], [high - mean]], color=colour, capsize=2, lw=1)
+            axis.errorbar(place, mean, [[mean - low], [high - mean]], color=colour, capsize=2, lw=1)
 
 
 def _colours(settings: Sequence[tuple[str, str, str]]) -> list[Any]:

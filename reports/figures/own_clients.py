@@ -75,17 +75,10 @@ def _row(axes: Sequence[Axes], costs: pd.DataFrame, cost: str, measures: Mapping
         values = costs[name]
         logarithmic = bool((values > 1).any())  # shares are at most 1
         most = 3 * max([*values[np.isfinite(values)], _FURTHEST])
+        values = values.clip(upper=most) if logarithmic else values
         for split, colour in zip(splits, palette(len(splits)), strict=True):
             own = costs["type"] == split
-            axis.plot(
-                values[own].clip(upper=most if logarithmic else None),
-                costs[cost][own],
-                "o",
-                color=colour,
-                ms=4,
-                alpha=0.8,
-                label=split,
-            )
+            axis.plot(values[own], costs[cost][own], "o", color=colour, ms=4, alpha=0.8, label=split)
         axis.set(xlabel=label, xscale="log" if logarithmic else "linear")
         if logarithmic:
             axis.axvline(most, color="grey", ls="--", lw=1)

@@ -134,25 +134,15 @@ def _heat_map(
     )
     figure = Figure((9, 5.2), layout="constrained")
     above, below = figure.subplots(2, sharex=True, height_ratios=[1, 4])
-    above.fill_between(
-        np.arange(len(sizes) + 1) - 0.5,
-        np.append(sizes[clients], sizes[clients[-1]]),
-        step="post",
-        color="#3b6ea5",
-        lw=0,
-    )
+    edges, heights = np.arange(len(sizes) + 1) - 0.5, np.append(sizes[clients], sizes[clients[-1]])
+    above.fill_between(edges, heights, step="post", color="#3b6ea5", lw=0)
     figure.suptitle(title)
     above.set(ylabel="images", ylim=(0, None))
     # The square root shows small shares, too; without it all but the largest group would be white.
     across = _merged(shares[clients], _COLUMNS) / _merged(np.ones((len(clients), 1)), _COLUMNS)
-    image = below.imshow(
-        _merged(across.T, _ROWS),
-        aspect="auto",
-        cmap="magma_r",
-        norm=PowerNorm(0.5, 0, 1),
-        interpolation="nearest",
-        extent=(-0.5, len(clients) - 0.5, len(groups) - 0.5, -0.5),
-    )
+    extent, norm = (-0.5, len(clients) - 0.5, len(groups) - 0.5, -0.5), PowerNorm(0.5, 0, 1)
+    merged = _merged(across.T, _ROWS)
+    image = below.imshow(merged, "magma_r", norm, aspect="auto", interpolation="nearest", extent=extent)
     if within:
         below.set(xlabel=f"{len(sizes)} clients", ylabel=legend)
     else:

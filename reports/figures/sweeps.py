@@ -84,18 +84,8 @@ def _line(axis: Any, part: pd.DataFrame, split: str) -> list[float]:
     seeds = part.pivot_table(index="round", columns="rand_seed", values="loss")
     low, high = np.array([interval(losses) for losses in seeds.to_numpy()]).T
     axis.fill_between(seeds.index, low, high, color=colour, alpha=0.2, lw=0)
-    every = 1 + len(seeds) // _MOST_MARKERS
-    axis.plot(
-        seeds.index,
-        seeds.mean(axis=1),
-        style,
-        marker=marker,
-        ms=2.5,
-        markevery=every,
-        color=colour,
-        lw=1.2,
-        label=label,
-    )
+    look = {"color": colour, "lw": 1.2, "marker": marker, "ms": 2.5, "markevery": 1 + len(seeds) // _MOST_MARKERS}
+    axis.plot(seeds.index, seeds.mean(axis=1), style, label=label, **look)
     return [float(seeds.iloc[1:].min(axis=None)), float(seeds.iloc[1:].max(axis=None))]
 
 
@@ -115,18 +105,9 @@ def sensitivity(table: pd.DataFrame, images: str, argument: str, path: Path) -> 
     some value is not a positive number, all are categories. The IID partition does not depend on alpha: there, its loss
     is constant.
     """
-    assigned, iid = table[table["type"] != "iid"], table[table["type"] == "iid"]
-    if argument == "alpha" and not assigned.empty:
-        iid = iid.drop(columns="alpha").merge(pd.DataFrame({"alpha": assigned["alpha"].unique()}), how="cross")
-    fixed = [name for name in ("method", "alpha") if name != argument]
     name = "α" if argument == "alpha" else argument
     title = f"Loss after the last round by {name}\n{MEASURED_ON[images]}, mean over {_seeds(table)}"
-    figure, panels = _panels(table, fixed, title, name, table[argument].nunique(dropna=False))
-    for axis, of_row, task in panels:
-        of_iid = _with(iid, {"task": task} | {name: value for name, value in of_row.items() if name != "alpha"})
-        _points(axis, pd.concat([_with(assigned, {"task": task} | of_row), of_iid], ignore_index=True), argument)
-        _trivial([axis], table[table["task"] == task])
-    return save(figure, path)
+    return save(_panels(table, argument, title, name, table[argument].nunique(dropna=False))[0], path)
 
 
 def privacy(table: pd.DataFrame, images: str, path: Path) -> Path:
@@ -141,14 +122,10 @@ def privacy(table: pd.DataFrame, images: str, path: Path) -> Path:
     least, most = finite.min(), finite.max()
     edge = most * max(most / least, 10.0) ** 0.25  # of the axis, where infinity stands
     table = table.assign(epsilon=table["epsilon"].where(np.isfinite(table["epsilon"]), edge))
-    assigned, iid = table[table["type"] != "iid"], table[table["type"] == "iid"]
     deltas = " or ".join(f"{delta:.2g}" for delta in sorted(table["delta"].unique()))
     title = f"Loss after the last round by ε at δ = {deltas}\n{MEASURED_ON[images]}, mean over {_seeds(table)}"
-    figure, panels = _panels(table, ["method", "alpha"], title, "ε")
-    for axis, of_row, task in panels:
-        of_iid = _with(iid, {"task": task, "method": of_row["method"]})
-        _points(axis, pd.concat([_with(assigned, {"task": task} | of_row), of_iid]), "epsilon")
-        _trivial([axis], table[table["task"] == task])
+    figure, panels = _panels(table, "epsilon", title, "ε")
+    for axis in panels:
         axis.xaxis.set_major_locator(LogLocator(numticks=5))
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         shown = [place for place in axis.get_xticks() if least / 2 < place < edge / 1.5]
@@ -157,24 +134,25 @@ def privacy(table: pd.DataFrame, images: str, path: Path) -> Path:
 
 
 def _panels(
-    table: pd.DataFrame, fixed: Sequence[str], title: str, xlabel: str, n_values: int = 0
-) -> tuple[Figure, list[tuple[Axes, dict[str, Any], str]]]:
-    """A panel for each setting (rows) and task (columns); one task's settings stand side by side.
+    table: pd.DataFrame, argument: str, title: str, xlabel: str, n_values: int = 0
+) -> tuple[Figure, list[Axes]]:
+    """The losses by an argument, a panel for each setting (rows) and task (columns); one task's stand side by side.
 
-    A setting is what the runs have as `fixed`, which are "method", "alpha" or both; IID runs do not count beside
-    others, since their alpha says nothing. Returns the figure and each panel with its setting and task.
+    A setting is what the runs have as "method" and "alpha", but for the argument; IID runs do not count beside others,
+    since their alpha says nothing. Returns the figure and its panels.
     """
-    assigned = table[table["type"] != "iid"]
+    fixed = [name for name in ("method", "alpha") if name != argument]
+    assigned, iid = table[table["type"] != "iid"], table[table["type"] == "iid"]
+    if argument == "alpha" and not assigned.empty:
+        iid = iid.drop(columns="alpha").merge(pd.DataFrame({"alpha": assigned["alpha"].unique()}), how="cross")
     settings = sorted({*(table if assigned.empty else assigned)[[*fixed]].itertuples(index=False, name=None)})
     rows = [dict(zip(fixed, values, strict=True)) for values in settings]
     tasks = in_order(table["task"])
     alone = len(tasks) == 1
     n_columns = min(len(rows), _ABREAST) if alone else len(tasks)
     row_tasks = [*product(rows, tasks)]
-    figure, axes = _grid(
-        -(-len(row_tasks) // n_columns), n_columns, title, _legend(table), "all" if alone else "col", n_values
-    )
-    panels = []
+    n_rows = -(-len(row_tasks) // n_columns)
+    figure, axes = _grid(n_rows, n_columns, title, _legend(table), "all" if alone else "col", n_values)
     for place, (axis, (row, task)) in enumerate(zip(axes.flat, row_tasks, strict=False)):
         labels = [f"α = {value:g}" if name == "alpha" else method_label(value) for name, value in row.items()]
         titles = [task_label(task), ", ".join(labels)]
@@ -183,10 +161,12 @@ def _panels(
         axis.set(title=above if alone or place < n_columns else "")
         axis.set_ylabel(f"{beside}\n{measure}" if place % n_columns == 0 else "" if alone else measure)
         axis.set_xlabel(xlabel if place + n_columns >= len(row_tasks) else "")
-        panels.append((axis, row, task))
+        of_iid = _with(iid, {"task": task} | {name: value for name, value in row.items() if name != "alpha"})
+        _points(axis, pd.concat([_with(assigned, {"task": task} | row), of_iid], ignore_index=True), argument)
+        _trivial([axis], table[table["task"] == task])
     for axis in axes.flat[len(row_tasks) :]:
         axis.remove()
-    return figure, panels
+    return figure, [*axes.flat[: len(row_tasks)]]
 
 
 def _with(table: pd.DataFrame, values: Mapping[str, Any]) -> pd.DataFrame:
@@ -208,19 +188,9 @@ def _points(axis: Any, part: pd.DataFrame, argument: str) -> None:
         error = np.nan_to_num([y - low, high - y])
         # Side by side, so that intervals do not hide each other.
         x = x * (1 + 0.03 * shift) if logarithmic else x + 0.08 * shift
+        look = {"color": colour, "lw": 1.2, "ms": 3.5, "capsize": 2}
         # Categories are not joined by lines.
-        axis.errorbar(
-            x,
-            y,
-            error,
-            fmt=marker,
-            ls=style if logarithmic else "",
-            ms=3.5,
-            capsize=2,
-            lw=1.2,
-            color=colour,
-            label=label,
-        )
+        axis.errorbar(x, y, error, fmt=marker, ls=style if logarithmic else "", label=label, **look)
     names = [value if isinstance(value, str) else _short(value) for value in values]
     if logarithmic:
         axis.set_xscale("log")

@@ -46,38 +46,27 @@ def report_held_out(
 def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
     """Predictions on held-out images: beside the targets, boxes or objects over them, or a confusion matrix."""
     model.eval()
-    title = f"{data.task.label}, global test"
-    if data.task.boxes:
-        batch = data.batch(torch.from_numpy(evenly(data.test, _SHOWN)))
+    task, title, path = data.task, f"{data.task.label}, global test", folder / "predictions.png"
+    if not (task.boxes or task.instances or task.dense):
+        chunks, names = torch.from_numpy(data.test).split(64), data.table.class_names
+        predicted = torch.cat([model(data.batch(at).images).output.argmax(1) for at in chunks]).cpu().numpy()
+        matrix = np.zeros((len(names), len(names)), np.int64)
+        np.add.at(matrix, (data.table.labels[data.test], predicted), 1)
+        confusion_matrix(matrix, names, title, folder / "confusion_matrix.png")
+        return
+    positions = torch.from_numpy(evenly(data.test, _SHOWN))
+    batch = data.batch(positions)
+    output, images, valid = model(batch.images).output, batch.images.cpu().numpy(), batch.valid.cpu().numpy()
+    if task.boxes:
         boxes = [target[there].cpu().numpy() for target, there in zip(batch.target, batch.valid, strict=True)]
-        detected = [image.rows.cpu().numpy() for image in detect(model(batch.images).output)]
-        detections(data.task, batch.images.cpu().numpy(), boxes, detected, title, folder / "predictions.png")
-        return
-    if data.task.instances:
-        batch = data.batch(torch.from_numpy(evenly(data.test, _SHOWN)))
-        seen = [
-            (objects.numbers.cpu().numpy(), objects.classes.cpu().numpy())
-            for objects in group(model(batch.images).output)
-        ]
-        there = [
-            (objects.numbers.cpu().numpy(), objects.classes.cpu().numpy())
-            for objects in map(true_objects, batch.target)
-        ]
-        images, valid = batch.images.cpu().numpy(), batch.valid[:, 0].cpu().numpy()
-        objects(data.task, images, there, valid, seen, title, folder / "predictions.png")
-        return
-    if data.task.dense:
-        positions = torch.from_numpy(evenly(data.test, _SHOWN))
-        batch = data.batch(positions)
-        output = model(batch.images).output
-        output = output.argmax(1) if data.task.categorical else output
+        detections(task, images, boxes, [image.rows.cpu().numpy() for image in detect(output)], title, path)
+    elif task.instances:
+        there, seen = (
+            [(of.numbers.cpu().numpy(), of.classes.cpu().numpy()) for of in found]
+            for found in (map(true_objects, batch.target), group(output))
+        )
+        objects(task, images, there, valid[:, 0], seen, title, path)
+    else:
+        output = output.argmax(1) if task.categorical else output
         target, output = data.in_physical_units(positions, batch.target, output)
-        images, targets, valid, outputs = (x.cpu().numpy() for x in (batch.images, target, batch.valid, output))
-        predictions(data.task, images, targets, valid, outputs, title, folder / "predictions.png")
-        return
-    chunks = torch.from_numpy(data.test).split(64)
-    predicted = torch.cat([model(data.batch(at).images).output.argmax(1) for at in chunks]).cpu().numpy()
-    names = data.table.class_names
-    matrix = np.zeros((len(names), len(names)), np.int64)
-    np.add.at(matrix, (data.table.labels[data.test], predicted), 1)
-    confusion_matrix(matrix, names, title, folder / "confusion_matrix.png")
+        predictions(task, images, target.cpu().numpy(), valid, output.cpu().numpy(), title, path)

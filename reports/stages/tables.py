@@ -9,7 +9,7 @@ import pandas as pd
 
 from datasets.tasks import TASKS
 from reports.baselines import report_baselines
-from reports.console import before_seeds, report_table, titled, wrapped
+from reports.console import before, report_table, titled, wrapped
 from reports.equal_skew import equal_skew
 from reports.figures.comparison import comparison as draw
 from reports.files import write_table
@@ -42,16 +42,14 @@ def report_runs(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], folder
     `baselines` are names and values of arguments, whose runs others are held against. `runs` comes from
     `reports.tables.read_runs`.
     """
+    at_equal_skew = "cost on client train where both partitions separate an equal share of the target"
     tables = {
         "predictors": ("which measure of a partition predicts its cost", predictors(split_costs(runs))),
-        "equal_skew": (
-            "cost on client train where both partitions separate an equal share of the target",
-            equal_skew(runs),
-        ),
+        "equal_skew": (at_equal_skew, equal_skew(runs)),
         "privacy": ("what noise costs", noise_costs(runs)),
     }
     for name, (heading, table) in tables.items():
-        report_table(heading, table, folder / name, before_seeds(table) or list(table)[:1])
+        report_table(heading, table, folder / name)
     report_baselines(runs, baselines, folder)
     report_splits(runs, folder)
     report_gaps(runs, folder)
@@ -70,7 +68,8 @@ def report_splits(runs: pd.DataFrame, folder: Path) -> None:
     judged = _report_comparison(compared, folder)
     others = text if compared.empty else text[~text["type"].isin(COMPARED)]
     if not others.empty:
-        print(f"{titled('what partitions cost over IID', others, before_seeds(others), f'{folder}/splits.md')}\n")
+        keys = before(others, "seeds")
+        print(f"{titled('what partitions cost over IID', others, keys, f'{folder}/splits.md')}\n")
     print(f"figure in {draw(splits, folder / 'comparison.png')}\n")
     for heading, lines in headlines(judged, text).items():
         print(f"{heading}:", *map(wrapped, lines), "", sep="\n")

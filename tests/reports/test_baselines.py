@@ -74,6 +74,12 @@ def test_another_argument_compares_the_runs_of_a_method_that_has_it() -> None:
     assert over_baseline(without, "guidance", "shuffled")["guidance_path"].tolist() == ["lite0"]
 
 
+def test_alpha_can_be_the_argument() -> None:
+    runs = pd.DataFrame([run("fedavg", loss, kind="class_based", alpha=of) for of, loss in ((0.1, 2.0), (1.0, 1.5))])
+    [row] = over_baseline(runs, "alpha", "0.1").to_dict("records")
+    assert (row["alpha"], row["over 0.1, %"]) == ("1", "-25.0")
+
+
 def test_arguments_that_only_one_of_two_runs_has_do_not_keep_them_apart() -> None:
     runs = pd.DataFrame(
         [run("fedavg", loss, aggregation=rule, trim_share=share, attack=attack) for rule, share, attack, loss in

@@ -11,7 +11,7 @@ import pytest
 from scipy.interpolate import PchipInterpolator
 
 from reports.equal_skew import _beyond, equal_skew
-from reports.statistics import p_value
+from reports.statistics import Change
 
 ALPHAS = (0.1, 1.0, 10.0)
 SHARES = {"class_based": (0.16, 0.08, 0.04), "embedding_based": (0.32, 0.20, 0.08)}  # at these alphas
@@ -91,8 +91,8 @@ def test_a_true_difference_is_found() -> None:
 def test_only_what_no_error_explains_has_a_small_p() -> None:
     changes = np.array([1.0, 1.2, 0.9, 1.1, 0.8])
     for sign in (1, -1):
-        assert _beyond(sign * changes, np.full(5, 0.9))[1] == pytest.approx(p_value(changes - 0.9), rel=0.01)
-        assert _beyond(sign * changes, np.full(5, 2.0))[1] == 1.0
+        assert _beyond(sign * changes, np.full(5, 0.9)).p == pytest.approx(Change.of(changes - 0.9).p, rel=0.01)
+        assert _beyond(sign * changes, np.full(5, 2.0)).p == 1.0
 
 
 def test_the_error_of_the_curve_widens_the_interval() -> None:

@@ -10,19 +10,17 @@ from scipy import stats
 
 from reports.statistics import (
     MARGIN,
+    Change,
     adjusted,
     bootstrap,
     bounds,
-    change_interval,
     interval,
     judged_rows,
     level_with_interval,
     mean_change,
     p_text,
-    p_value,
     share_interval,
     verdict,
-    with_interval,
     with_spread,
 )
 
@@ -69,8 +67,8 @@ def test_one_value_has_no_interval(of: object, values: list[float]) -> None:
 def test_p_is_that_of_the_t_distribution() -> None:
     # Logarithms with mean 3 over a standard error of 0.70711: t = 4.2426 with 4 degrees of freedom.
     changes = 100 * np.expm1(np.array([1, 2, 3, 4, 5]) / 100)
-    assert p_value(changes) == pytest.approx(2 * stats.t.sf(4.242641, 4), rel=1e-5)
-    assert np.isnan(p_value([2.0, 2.0, 2.0])) and np.isnan(p_value([2.0]))
+    assert Change.of(changes).p == pytest.approx(2 * stats.t.sf(4.242641, 4), rel=1e-5)
+    assert np.isnan(Change.of([2.0, 2.0, 2.0]).p) and np.isnan(Change.of([2.0]).p)
 
 
 def test_adjustment_by_hand() -> None:
@@ -94,8 +92,13 @@ def test_verdict(values: list[float], said: str) -> None:
     assert word_of(values) == said
 
 
+def interval_of(values: list[float] | np.ndarray) -> tuple[float, float]:
+    change = Change.of(values)
+    return change.low, change.high
+
+
 def word_of(values: list[float] | np.ndarray) -> str:
-    return verdict(change_interval(values), len(values))
+    return verdict(Change.of(values))
 
 
 def test_no_difference_is_what_two_one_sided_tests_say() -> None:
@@ -110,7 +113,7 @@ def test_no_difference_is_what_two_one_sided_tests_say() -> None:
         changes = 100 * np.expm1(logs / 100)
         word = word_of(changes)
         said.add(word)
-        if p_value(changes) > 0.05:
+        if Change.of(changes).p > 0.05:
             assert word == ("no difference" if above and below else "inconclusive")
         else:
             assert word == ("higher" if logs.mean() > 0 else "lower")
@@ -118,9 +121,12 @@ def test_no_difference_is_what_two_one_sided_tests_say() -> None:
 
 
 def test_p_of_many_tests_decides_before_the_interval() -> None:
-    assert [verdict((0.5, 9.0), 5, p) for p in (0.05, 0.051, np.nan)] == ["higher", "inconclusive", "higher"]
-    assert [verdict((-1.5, -0.1), 5, p) for p in (0.01, 0.06)] == ["lower", "no difference"]
-    assert verdict((-1.0, 9.0), 5, 0.01) == "inconclusive"
+    above, below, about = (
+        Change.of([0] * 5)._replace(low=low, high=high) for low, high in ((0.5, 9.0), (-1.5, -0.1), (-1.0, 9.0))
+    )
+    assert [verdict(above, p) for p in (0.05, 0.051, np.nan)] == ["higher", "inconclusive", "higher"]
+    assert [verdict(below, p) for p in (0.01, 0.06)] == ["lower", "no difference"]
+    assert verdict(about, 0.01) == "inconclusive"
 
 
 @pytest.mark.parametrize(("alike", "expected"), [(None, 0.46), (0.5, 0.40)])
@@ -136,7 +142,7 @@ def test_of_twelve_rows_without_a_difference_the_adjusted_words_are_rarely_false
         if alike is not None:
             logs = np.sqrt(alike) * rng.normal(0, 3, (1, 4, 5)) + np.sqrt(1 - alike) * logs
             logs[:, 3] = logs[:, :2].mean(axis=1)
-        columns = judged_rows("word", [({}, 100 * np.expm1(of / 100), False) for of in logs.reshape(12, 5)])
+        columns = judged_rows("word", [({}, Change.of(100 * np.expm1(of / 100)), False) for of in logs.reshape(12, 5)])
         for name in false:
             false[name] += bool({"higher", "lower"} & set(columns[name]))
     # By three standard errors; of independent rows 1 - 0.95^12 and, adjusted, 0.05.
@@ -148,13 +154,11 @@ def test_means_of_changes_are_of_ratios() -> None:
     # Twice and half cancel each other; ratios 1.1 and 1.21 have the geometric mean 1.1^1.5 = 1.15369.
     assert mean_change([100.0, -50.0]) == pytest.approx(0.0)
     assert mean_change([10.0, 21.0]) == pytest.approx(15.369, abs=1e-3)
-    low, high = change_interval([10.0, 21.0])
+    low, high = interval_of([10.0, 21.0])
     half = 12.7062 * np.log(1.1) / 2  # the logarithms 1 and 2 times ln 1.1: standard error half of it
     assert (low, high) == pytest.approx([100 * np.expm1(1.5 * np.log(1.1) + side * half) for side in (-1, 1)], rel=1e-4)
     # Without a logarithm the mean is arithmetic.
-    assert mean_change([-150.0, 50.0]) == -50.0 and change_interval([-150.0, -100.0])[1] == pytest.approx(
-        -125 + 317.655
-    )
+    assert mean_change([-150.0, 50.0]) == -50.0 and interval_of([-150.0, -100.0])[1] == pytest.approx(-125 + 317.655)
 
 
 def test_the_verdict_does_not_depend_on_the_reference() -> None:
@@ -175,7 +179,7 @@ def test_intervals_cover_the_mean_of_skewed_ratios() -> None:
     rng, n, s = np.random.default_rng(0), 2000, 0.8
     losses = np.exp(s * rng.normal(size=(2, n, 5)))
     changes = 100 * (losses[0] / losses[1] - 1)
-    low, high = np.array([change_interval(of) for of in changes]).T
+    low, high = np.array([interval_of(of) for of in changes]).T
     assert ((low <= 0) & (high >= 0)).mean() == pytest.approx(0.95, abs=0.015)
     assert (low > 0).mean() == pytest.approx(0.025, abs=0.011) and (high < 0).mean() == pytest.approx(0.025, abs=0.011)
     low, high = np.array([interval(of) for of in changes]).T
@@ -186,13 +190,13 @@ def test_intervals_cover_the_mean_of_skewed_ratios() -> None:
 def test_intervals_are_too_narrow_where_the_logarithms_are_skewed() -> None:
     # What docs/sweeps.md says of exponential noise of the log ratio: 12 instead of 5 % do not cover the mean.
     rng = np.random.default_rng(0)
-    low, high = np.array([change_interval(of) for of in 100 * np.expm1(rng.exponential(0.1, (3000, 5)) - 0.1)]).T
+    low, high = np.array([interval_of(of) for of in 100 * np.expm1(rng.exponential(0.1, (3000, 5)) - 0.1)]).T
     assert ((low > 0) | (high < 0)).mean() == pytest.approx(0.12, abs=0.018)
 
 
 def test_text() -> None:
-    assert with_interval([1, 2, 3, 4, 5]) == "+3.0 [+1.0, +5.0]"
-    assert with_interval([2.0]) == "+2.0" and with_interval([np.nan]) == "–"
+    assert str(Change.of([1, 2, 3, 4, 5])) == "+3.0 [+1.0, +5.0]"
+    assert str(Change.of([2.0])) == "+2.0" and str(Change.of([np.nan])) == "–"
     assert bounds((np.nan, np.nan)) == "–"
 
 

@@ -18,7 +18,7 @@ import make_tables
 from reports.compare import settings_of
 from reports.finished import Results
 from reports.splits import in_short, increases, methods, readable, side_by_side, splits_over_iid, splits_table
-from reports.statistics import increase, with_interval
+from reports.statistics import Change, increase
 from reports.tables import read_runs
 from reports.verdicts import headlines, verdicts
 from tests.reports.finish import finish
@@ -452,8 +452,8 @@ def test_broken_run_is_named(tmp_path: Path, write_run: Write, name: str, conten
 
 
 def test_sign_of_an_increase() -> None:
-    assert with_interval(increase(np.array([1.2]), np.array([1.0]))) == "+20.0"
-    assert with_interval(increase(np.array([0.5]), np.array([1.0]))) == "-50.0"
+    assert str(Change.of(increase(np.array([1.2]), np.array([1.0])))) == "+20.0"
+    assert str(Change.of(increase(np.array([0.5]), np.array([1.0])))) == "-50.0"
 
 
 def test_losses_that_are_not_positive_keep_the_sign_of_their_difference() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from reports.statistics import increase
+from reports.statistics import Change, increase
 from reports.verdicts import alpha_slopes, headlines, verdicts
 
 VERDICT = "loss under the embedding partition (margin ±2 %)"
@@ -15,7 +15,7 @@ def row(alpha: float, of_class: list[float], embedding: list[float], split: str 
     """A row as `reports.splits.side_by_side` makes them; of `more`, what is none of its columns is an argument."""
     losses = {"class": np.array(of_class), "embedding": np.array(embedding)}
     losses |= {"iid": np.ones(len(of_class)), "trivial": np.full(len(of_class), 4.0)}
-    losses |= {f"over_{name}": increase(losses["embedding"], losses[name]) for name in ("class", "iid")}
+    losses |= {f"over_{name}": Change.of(increase(losses["embedding"], losses[name])) for name in ("class", "iid")}
     about = {"task": "normal", "method": "fedavg", "alpha": alpha, "seeds": list(range(len(of_class)))}
     about |= {"learnt": "yes", "metric": "within_30"}
     about |= {f"{kind}_value": value for kind, value in (("iid", 0.5), ("class", 0.4375), ("embedding", 0.25))}

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from reports.figures.comparison import comparison
 from reports.splits import increases
-from reports.statistics import increase
+from reports.statistics import Change, increase
 from tests.reports.figures.pictures import check_figure, interval_of, legend_of, points_of, words
 from utils.figures import COLOURS
 from utils.runs import MEASURED_ON
@@ -29,7 +29,7 @@ def row(split: str, loss: Sequence[float], iid: Sequence[float], **more: Any) ->
     """A row as `reports.splits.splits_over_iid` makes them."""
     about = {"task": "normal", "method": "fedavg", "alpha": 0.1, "more": {}, "images": "train", "model": "global"}
     about |= {"type": split, "learnt": "yes", "loss": np.array(loss, float), "iid": np.array(iid, float)}
-    about["over_iid"] = increase(about["loss"], about["iid"])
+    about["over_iid"] = Change.of(increase(about["loss"], about["iid"]))
     return about | {name: np.ones(len(loss)) for name in ("trivial", "iid_trivial")} | more
 
 

@@ -10,6 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from reports.figures import gaps
+from reports.statistics import Change
 
 
 @pytest.fixture
@@ -43,11 +44,12 @@ def test_curve_over_steps_has_every_part_that_counts(drawn: list[Figure], tmp_pa
 
 
 def test_both_gaps_and_the_curve_have_means_over_seeds(drawn: list[Figure], tmp_path: Path) -> None:
-    def row(split: str, gap: float, after: dict[int, np.ndarray]) -> dict[str, object]:
+    def row(split: str, *gaps: float) -> dict[str, object]:
         about = {"task": "normal", "method": "fedavg", "type": split, "alpha": "", "more": ""}
-        return about | {"out-of-sample": np.full(3, 7.0), "participation": np.full(3, gap), "after": after}
+        known, new, after = (Change.of(np.full(3, gap)) for gap in gaps)
+        return about | {"out-of-sample": known, "participation": new, "after": {5: after}}
 
-    table = pd.DataFrame([row("iid", 0.0, {5: np.full(3, -1.0)}), row("embedding", 20.0, {5: np.full(3, 4.0)})])
+    table = pd.DataFrame([row("iid", 7.0, 0.0, -1.0), row("embedding", 7.0, 20.0, 4.0)])
     gaps.gaps(table, tmp_path / "g.png")
     both, curve = drawn[0].axes
     means = {line.get_label(): line.get_ydata() for line in both.lines if not line.get_label().startswith("_")}
