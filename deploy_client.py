@@ -2,11 +2,12 @@
 
 import os
 import re
-from argparse import ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError
+from dataclasses import dataclass
 from pathlib import Path
 
-from utils.args import Parser
 from utils.errors import UserError, run_script
+from utils.settings import REQUIRED, Settings, setting
 
 
 def address(text: str) -> str:
@@ -17,24 +18,29 @@ def address(text: str) -> str:
     return text
 
 
-def parse_args() -> Namespace:
-    """The command line."""
-    parser = Parser(__doc__)
-    add = parser.group("running").add_argument
-    add("--superlink", type=address, required=True, metavar="HOST:PORT", help="the server's SuperLink")
-    text = "certificate of the authority that signed the SuperLink's; default: no encryption, for tests on one machine"
-    add("--root_certificates", type=Path, help=text)
-    add("--private_key", type=Path, help="this client's key, by which the SuperLink knows it")
-    text = "compute on a GPU that is there; False keeps to the CPU"
-    parser.group("running").add_flag("--use_accelerator", True, text)
-    text = "this client's images: a folder that make_partition.py --export_clients wrote"
-    parser.group("data").add_argument("--folder", type=Path, required=True, help=text)
-    return parser.parse_args()
+@dataclass(frozen=True, kw_only=True)
+class ClientSettings(Settings):
+    """Whose machine this is, and how it reaches the server."""
+
+    superlink: str = setting(REQUIRED, "the server's SuperLink", address, metavar="HOST:PORT")
+    root_certificates: Path | None = setting(
+        None,
+        "certificate of the authority that signed the SuperLink's; default: no encryption, for tests on one machine",
+        Path,
+    )
+    private_key: Path | None = setting(None, "this client's key, by which the SuperLink knows it", Path)
+    use_accelerator: bool = setting(True, "compute on a GPU that is there; False keeps to the CPU", bool)
+    folder: Path = setting(
+        REQUIRED,
+        "this client's images: a folder that make_partition.py --export_clients wrote",
+        Path,
+        heading="data",
+    )
 
 
 def main() -> None:
     """Answer the server until stopped."""
-    args = parse_args()
+    args = ClientSettings.from_args(__doc__)
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # Flower reads it when it is imported, its SuperNode as well
     from deploy.shares import read_share
     from deploy.worker import run_client

@@ -1,26 +1,28 @@
 """Measure what a run's encoder has learnt: a linear probe of its features, and one of the same network untrained."""
 
-from argparse import Namespace
+from dataclasses import dataclass
 from pathlib import Path
 
-from utils.args import Parser, number
+from utils.args import POSITIVE
 from utils.errors import run_script
-from utils.stage import add_shared
+from utils.settings import REQUIRED, Settings, setting
+from utils.stage import shared
 
 
-def parse_args() -> Namespace:
-    """The command line."""
-    parser = Parser(__doc__)
-    parser.group("model").add_argument("--run", type=Path, required=True, help="directory of a run of test_fed.py")
-    text = "inverse strength of the probe's regularisation"
-    parser.group("training").add_argument("--inverse_penalty", type=number(float, above=0), default=1.0, help=text)
-    add_shared(parser, "data_path")
-    return parser.parse_args()
+@dataclass(frozen=True)
+class ProbeSettings(Settings):
+    """Which run's encoder is probed, and how."""
+
+    run: Path = setting(REQUIRED, "directory of a run of test_fed.py", Path, heading="model")
+    inverse_penalty: float = setting(
+        1.0, "inverse strength of the probe's regularisation", POSITIVE, heading="training"
+    )
+    data_path: Path | None = shared("data_path")
 
 
 def main() -> None:
     """Print the accuracy on global test and write it into linear_probe.json beside the run's summary."""
-    args = parse_args()
+    args = ProbeSettings.from_args(__doc__)
     from network.linear_probe import probe_run
     from utils.files import write_json
 

@@ -1,31 +1,32 @@
 """Make the keys of a deployed federation: an authority, the server's certificate, and a key for each client."""
 
-from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from utils.args import POSITIVE_INT, Parser, number
+from utils.args import POSITIVE_INT, number
 from utils.errors import run_script
+from utils.settings import REQUIRED, Settings, setting
 
 
-def parse_args() -> Namespace:
-    """The command line."""
-    parser = Parser(__doc__)
-    text = "names and addresses by which clients reach the server"
-    parser.group("running").add_argument("--hosts", nargs="+", default=["localhost", "127.0.0.1"], help=text)
-    parser.group("running").add_argument("--n_clients", type=POSITIVE_INT, required=True, help="number of clients")
-    parser.group("running").add_argument(
-        "--port", type=number(int, least=1, most=65535), default=8000, help="port of the SuperLink"
+@dataclass(frozen=True, kw_only=True)
+class KeySettings(Settings):
+    """Whose keys are made, and where."""
+
+    hosts: Sequence[str] = setting(
+        ("localhost", "127.0.0.1"), "names and addresses by which clients reach the server", nargs="+"
     )
-    text = "days for which the certificates are valid"
-    parser.group("running").add_argument("--days", type=number(int, least=1, most=36500), default=365, help=text)
-    text = "folder for the keys; those that lie there are kept"
-    parser.group("output").add_argument("--output_path", type=Path, default=Path("keys"), help=text)
-    return parser.parse_args()
+    n_clients: int = setting(REQUIRED, "number of clients", POSITIVE_INT)
+    port: int = setting(8000, "port of the SuperLink", number(int, least=1, most=65535))
+    days: int = setting(365, "days for which the certificates are valid", number(int, least=1, most=36500))
+    output_path: Path = setting(
+        Path("keys"), "folder for the keys; those that lie there are kept", Path, heading="output"
+    )
 
 
 def main() -> None:
     """Write what is missing."""
-    args = parse_args()
+    args = KeySettings.from_args(__doc__)
     from deploy.keys import make_keys, write_connection
 
     made = make_keys(args.output_path, args.hosts, args.n_clients, args.days)

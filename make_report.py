@@ -1,24 +1,26 @@
 """Stage 6: make an HTML page of a results folder: tables, figures, and the arguments and versions of its runs."""
 
-from argparse import Namespace
+from dataclasses import dataclass
 from pathlib import Path
 
-from utils.args import Parser
 from utils.errors import UserError, run_script
-from utils.stage import add_shared
+from utils.settings import Settings, setting
+from utils.stage import shared
 
 
-def parse_args() -> Namespace:
-    """The command line."""
-    parser = Parser(__doc__)
-    add_shared(parser, "result_path")
-    parser.add_argument("--report_file", type=Path, help="file of the page; default: report.html in the result path")
-    return parser.parse_args()
+@dataclass(frozen=True)
+class PageSettings(Settings):
+    """What is on the page, and where it goes."""
+
+    result_path: Path = shared("result_path")
+    report_file: Path | None = setting(
+        None, "file of the page; default: report.html in the result path", Path, heading="options"
+    )
 
 
 def main() -> None:
     """Write the page; it needs no network, no server and no file beside it."""
-    args = parse_args()
+    args = PageSettings.from_args(__doc__)
     from reports.page import report_page
     from utils.files import write_atomically
 

@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from utils.args import POSITIVE_INT, Parser, name_and_value
+from utils.args import POSITIVE_INT, name_and_value
 from utils.errors import UserError, run_script
-from utils.stage import add_shared
+from utils.settings import Settings, setting
+from utils.stage import shared
 
 
-def parse_args() -> Namespace:
-    """The command line."""
-    parser = Parser(__doc__)
-    add_shared(parser, "result_path")
-    text = "folder for the tables; default: tables/ in the result path"
-    parser.group("output").add_argument("--table_path", type=Path, help=text)
-    add_shared(parser, "assignment_files_path", "data_path")
-    parser.add_argument(
-        "--metric", default="accuracy", help="metric for budgets and groups; for the former, the larger the better"
+@dataclass(frozen=True)
+class TablesSettings(Settings):
+    """Which runs tables are made of, and how."""
+
+    heading: ClassVar[str] = "options"
+
+    result_path: Path = shared("result_path")
+    table_path: Path | None = setting(
+        None, "folder for the tables; default: tables/ in the result path", Path, heading="output"
     )
-    text = "argument=value of runs to compare the others with; default: method=fedavg, where there are other methods"
-    parser.add_argument("--baseline", nargs="+", type=name_and_value, default=[], metavar="NAME=VALUE", help=text)
-    for unit in ("round", "batch"):
-        text = f"budgets for acc_at_{unit}; default: a fifth, half and all of the longest runs'"
-        parser.add_argument(f"--at_{unit}", nargs="+", type=POSITIVE_INT, default=[], help=text)
-    parser.group("running").add_flag("--mixed_versions", False, "only warn if versions within a row differ")
-    return parser.parse_args()
+    assignment_files_path: Path = shared("assignment_files_path")
+    data_path: Path | None = shared("data_path")
+    metric: str = setting("accuracy", "metric for budgets and groups; for the former, the larger the better")
+    baseline: Sequence[tuple[str, str]] = setting(
+        (),
+        "argument=value of runs to compare the others with; default: method=fedavg, where there are other methods",
+        name_and_value,
+        nargs="+",
+        metavar="NAME=VALUE",
+    )
+    at_round: Sequence[int] = setting(
+        (), "budgets for acc_at_round; default: a fifth, half and all of the longest runs'", POSITIVE_INT, nargs="+"
+    )
+    at_batch: Sequence[int] = setting(
+        (), "budgets for acc_at_batch; default: a fifth, half and all of the longest runs'", POSITIVE_INT, nargs="+"
+    )
+    mixed_versions: bool = setting(False, "only warn if versions within a row differ", bool, heading="running")
 
 
 def main() -> None:
     """Write the tables of central models, of metrics, of what splits cost, and of how similar clusters are."""
-    args = parse_args()
+    args = TablesSettings.from_args(__doc__)
     from datasets.table import read_table
     from network.partition.similarity import read_clusterings
     from reports.budgets import TITLES, budget_tables

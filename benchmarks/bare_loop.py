@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -220,10 +219,10 @@ def compare(scale: Scale, at_once: int | None, repeats: int, precision: str, acc
 
 
 def measure(
-    name: str, scale: Scale, at_once: int | None, args: Namespace, accelerator: Accelerator
+    name: str, scale: Scale, at_once: int | None, repeats: int, precision: str, accelerator: Accelerator
 ) -> dict[str, object]:
     """A row of the table; AssertionError if both ways have not ended with the same model."""
-    compared = compare(scale, at_once, args.repeats, args.precision, accelerator)
+    compared = compare(scale, at_once, repeats, precision, accelerator)
     assert not compared.disagreement, compared.disagreement
     return compared.row(name)
 
@@ -244,7 +243,7 @@ def main() -> None:
     accelerator = Accelerator(cpu=not args.use_accelerator)
     changes = {name: vars(args)[name] for name in ("n_clients", "n_steps", "image_size") if vars(args)[name]}
     rows = [
-        measure(name, replace(SCALES[name], **changes), at_once, args, accelerator)
+        measure(name, replace(SCALES[name], **changes), at_once, args.repeats, args.precision, accelerator)
         for name in args.scale
         for at_once in args.vectorised_clients
     ]

@@ -98,29 +98,32 @@ def _export(folder: Path, data: TaskData, own: np.ndarray, held_out: np.ndarray)
             take_packed(table, encoding, data.image_size, rows, read_table(folder))
 
 
-def export_clients(config: Mapping[str, Any], saved: Path) -> list[Path]:
-    """`export_shares` of a saved partition, as the arguments of `make_partition.py` say.
+def export_clients(
+    saved: Path, folder: Path, data_path: Path | None, task: str | None, image_size: int | None
+) -> list[Path]:
+    """`export_shares` into a folder, of a saved partition.
 
-    A run's partition says the data, the task and the size of the images itself. UserError where that is not known, or
-    where the partition is of other images, or assigns some that are held out or cannot be read.
+    A run's partition says the data, the task and the size of the images itself, where they are None. UserError where
+    that is not known, or where the partition is of other images, or assigns some that are held out or cannot be read.
     """
     partition = read_partition(saved)
     folder_of_run = saved.parent if saved.is_file() else saved
     record = dict(partition.origin)
     if (folder_of_run / "args.json").is_file():
         record |= with_present_names(read_json(folder_of_run / "args.json", "the run"))
-    record |= {name: value for name in ("data_path", "task", "image_size") if (value := config[name]) is not None}
+    given = {"data_path": data_path, "task": task, "image_size": image_size}
+    record |= {name: value for name, value in given.items() if value is not None}
     if missing := [name for name in ("task", "image_size") if record.get(name) is None]:
         raise UserError(f"{saved} does not say the {missing[0]}; give --{missing[0]}")
-    folder = record.get("data_path") and Path(record["data_path"])
-    table = read_table(data_path_or_default(folder, Path(record.get("result_path") or "results")))
-    task = table.bind(
+    of_run = record.get("data_path") and Path(record["data_path"])
+    table = read_table(data_path_or_default(of_run, Path(record.get("result_path") or "results")))
+    bound = table.bind(
         get_task(record["task"], record.get("depth_target", "scaled"), record.get("published_quirks", False))
     )
-    data = TaskData(table, task, int(record["image_size"]), torch.device("cpu"))
+    data = TaskData(table, bound, int(record["image_size"]), torch.device("cpu"))
     _check(saved, partition, data, record.get("table_sha256"))
     held_out = held_out_of(partition, data.test, int(record["rand_seed"]))
-    return export_shares(config["export_clients"], data, partition, held_out)
+    return export_shares(folder, data, partition, held_out)
 
 
 def _check(saved: Path, partition: Partition, data: TaskData, fingerprint: str | None) -> None:

@@ -7,9 +7,11 @@ The command takes the finished runs of each result folder, with the IID run and 
 
 from __future__ import annotations
 
-from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -26,8 +28,8 @@ from reports.finished import Finished, Results, check_versions
 from reports.predictors import OWN, folder_names, measured_on, permuted, rank_correlation
 from reports.statistics import Change, increase
 from reports.tables import NOT_IID, groups
-from utils.args import Parser
 from utils.errors import UserError, run_script
+from utils.settings import REQUIRED, Settings, setting
 
 SHARE = "target_variance_share"
 # Of a partition, by column: what a figure's axis says.
@@ -127,20 +129,28 @@ def ranking(table: pd.DataFrame, cost: str = OWN) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def parse_args() -> Namespace:
-    """The command line."""
-    parser = Parser(__doc__.split("\n")[0])
-    parser.add_argument("result_path", type=Path, nargs="+", help="result folders, each of one data set")
-    text = "loss that the figure and the rank correlations are of: train_loss (client train) or test_loss (global test)"
-    parser.add_argument("--cost", default=OWN, choices=LOSSES, help=text)
-    text = "folder for the table and the figure; default: tables/ of the first result folder"
-    parser.add_argument("--table_path", type=Path, help=text)
-    return parser.parse_args()
+@dataclass(frozen=True)
+class AlphaSettings(Settings):
+    """Which runs are read, and what the measures are to predict."""
+
+    heading: ClassVar[str] = "options"
+
+    result_path: Sequence[Path] = setting(
+        REQUIRED, "result folders, each of one data set", Path, nargs="+", positional=True
+    )
+    cost: str = setting(
+        OWN,
+        "loss that the figure and the rank correlations are of: train_loss (client train) or test_loss (global test)",
+        choices=LOSSES,
+    )
+    table_path: Path | None = setting(
+        None, "folder for the table and the figure; default: tables/ of the first result folder", Path
+    )
 
 
 def main() -> None:
     """Read the runs, and write their costs and a figure."""
-    args = parse_args()
+    args = AlphaSettings.from_args(__doc__.split("\n")[0])
     from reports.figures.own_clients import costs_by_alpha
 
     parts = []

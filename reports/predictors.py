@@ -9,11 +9,11 @@ runs by its column.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -25,9 +25,9 @@ from reports.console import report_table
 from reports.finished import Results
 from reports.statistics import increase
 from reports.tables import CANDIDATES, MEASURES, NOT_IID, OVER_IID, read_runs
-from utils.args import Parser
 from utils.errors import UserError, run_script
 from utils.runs import MEASURED_ON
+from utils.settings import REQUIRED, Settings, setting
 
 OWN = "train_loss"  # the column of the loss on client train
 _LEAST = 8  # runs: with fewer, a rank correlation says nothing
@@ -121,25 +121,27 @@ def _of(part: pd.DataFrame, name: str) -> float:
     return rank_correlation(part[name], part["increase"])
 
 
-def parse_args() -> Namespace:
-    """The command line."""
-    parser = Parser(__doc__.split("\n")[0])
-    parser.add_argument("result_path", type=Path, nargs="+", help="result folders, each of one data set")
-    parser.add_argument(
-        "--cost",
-        metavar="COLUMN",
-        default=OWN,
-        help="loss that a partition raises: train_loss (client train), local_test_loss, test_loss or, of runs "
-        "with non-participating clients, unseen_train_loss and unseen_test_loss",
+@dataclass(frozen=True)
+class PredictorSettings(Settings):
+    """Which runs are read, and what the measures are to predict."""
+
+    heading: ClassVar[str] = "options"
+
+    result_path: Sequence[Path] = setting(
+        REQUIRED, "result folders, each of one data set", Path, nargs="+", positional=True
     )
-    text = "folder for table and figure"
-    parser.add_argument("--table_path", type=Path, default=Path("results/predictors"), help=text)
-    return parser.parse_args()
+    cost: str = setting(
+        OWN,
+        "loss that a partition raises: train_loss (client train), local_test_loss, test_loss or, of runs "
+        "with non-participating clients, unseen_train_loss and unseen_test_loss",
+        metavar="COLUMN",
+    )
+    table_path: Path = setting(Path("results/predictors"), "folder for table and figure", Path)
 
 
 def main() -> None:
     """Read the runs of all result folders, and write the table and its figure."""
-    args = parse_args()
+    args = PredictorSettings.from_args(__doc__.split("\n")[0])
     from reports.figures.predictors import costs_by_measure
 
     costs = together(args.result_path, args.cost)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import importlib
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.conftest import ROOT
 from utils.args import Parser
 from utils.errors import UserError
 from utils.renamed import NAMES as FORMER
+from utils.settings import Settings
 
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md"), ROOT / "results/README.md"]
@@ -58,7 +58,7 @@ SCRIPTS = sorted(
         "benchmarks/*.py",
         "datasets/download.py",
         "datasets/rooms/make.py",
-        "reports/predictors.py",
+        "reports/*.py",
         "scripts/*.py",
     )
     for path in ROOT.glob(pattern)
@@ -166,7 +166,11 @@ def check_python(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         elif hasattr(script, "parse_args"):
             script.parse_args()
         elif path in SCRIPTS:
-            monkeypatch.setattr(Parser, "parse_args", parse_and_stop)
+            if "from_args(" in path.read_text(encoding="utf-8"):
+                read = Settings.from_args.__func__  # type: ignore[attr-defined]
+                monkeypatch.setattr(Settings, "from_args", classmethod(stopping(read)))
+            else:
+                monkeypatch.setattr(Parser, "parse_args", stopping(Parser.parse_args))
             script.main()
         else:
             assert not arguments, f"{module} takes no arguments"
@@ -177,10 +181,14 @@ def check_python(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
             raise
 
 
-def parse_and_stop(parser: Parser) -> None:
-    """In place of `parse_args`: nothing comes after it."""
-    argparse.ArgumentParser.parse_args(parser)
-    raise Parsed
+def stopping(read: Callable) -> Callable:
+    """A method that reads arguments, after which nothing comes."""
+
+    def read_and_stop(of: object, *words: object) -> None:
+        read(of, *words)
+        raise Parsed
+
+    return read_and_stop
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,10 +17,14 @@ from tests.conftest import ROOT
 from tests.settings_page import pages
 
 
+def examples(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
 def test_example_gives_the_rounds_that_the_run_directory_holds(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    [code] = examples("README.md")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "sample_rooms").symlink_to(table.data_path)
     monkeypatch.chdir(tmp_path)
@@ -33,7 +37,7 @@ def test_example_gives_the_rounds_that_the_run_directory_holds(
 
 
 def test_example_of_ones_own_photographs_runs_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(encoding="utf-8"), re.DOTALL)
+    code = examples("docs/python.md")[0]
     colours = np.random.default_rng(0)
     for name, level in (("cat", 60), ("dog", 200)):
         for number in range(40):
@@ -52,6 +56,11 @@ def test_example_of_ones_own_photographs_runs_in_any_folder(tmp_path: Path, monk
         "runs",
         "task-perspective-het",
     }
+
+
+def test_example_of_a_configuration_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(examples("docs/python.md")[1], {})
+    assert f"prints `{capsys.readouterr().out.strip()}`." in (ROOT / "docs/python.md").read_text(encoding="utf-8")
 
 
 def test_the_page_of_all_settings_is_made_of_them() -> None:

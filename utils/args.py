@@ -1,8 +1,8 @@
 """How scripts read their arguments.
 
-A script of the project's root imports of the project at its top only this module, `utils.stage` and `utils.errors`;
-whatever else it needs, it imports in the function that needs it, and in `parse_args` only modules that import no
-PyTorch and the like.
+A script of the project's root imports of the project at its top only this module, `utils.settings`, `utils.stage` and
+`utils.errors`; whatever else it needs, it imports in the function that needs it, and before it has read its arguments
+only modules that import no PyTorch and the like.
 So `--help` and a wrong argument are answered at once, and Ctrl-C while packages are imported (which takes seconds) ends
 the script like at any other time. For the same reason modules that declare arguments, those of the federated methods
 among them, import such packages for types alone, or in the function that computes with them.
@@ -53,7 +53,7 @@ class _Formatter(argparse.HelpFormatter):
         text, default = action.help or "", action.default
         if choices := _many(action.choices):
             text += f": {choices}"
-        if default is argparse.SUPPRESS or default is None or default == []:
+        if default in (argparse.SUPPRESS, None, [], ()):
             return text
         shown = " ".join(map(str, default)) if isinstance(default, (list, tuple)) else str(default)
         return f"{text} (default: {shown.replace('%', '%%')})"
@@ -89,19 +89,10 @@ _NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\Z", re.IGNORECASE)
 FLAG: dict[str, Any] = {"type": boolean, "nargs": "?", "const": True, "metavar": "True|False"}
 
 
-class _Flags(argparse._ActionsContainer):
-    """Anything that arguments, flags among them, can be added to; argparse has no public name for it."""
-
-    def add_flag(self, name: str, default: bool | None, text: str) -> None:
-        """A boolean written `--name True`, `--name False`, or bare for True."""
-        self.add_argument(name, default=default, help=text, **FLAG)
+Group = argparse._ArgumentGroup  # arguments under a heading of their own, which has no public name
 
 
-class Group(_Flags, argparse._ArgumentGroup):
-    """Arguments that `--help` lists under a heading of their own."""
-
-
-class Parser(_Flags, argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Reads `--flag True` and arguments from `@file`; errors are one line each, a `UserError`."""
 
     def __init__(self, description: str | None) -> None:
@@ -111,6 +102,10 @@ class Parser(_Flags, argparse.ArgumentParser):
         self._before_help: list[Callable[[Sequence[str]], None]] = []
         self._headings = {title: Group(self, title) for title in _HEADINGS}
         self._action_groups += self._headings.values()  # groups that stay empty are not shown
+
+    def add_flag(self, name: str, default: bool | None, text: str) -> None:
+        """A boolean written `--name True`, `--name False`, or bare for True."""
+        self.add_argument(name, default=default, help=text, **FLAG)
 
     def group(self, title: str) -> Group:
         """The arguments under a heading, one of `_HEADINGS`."""

@@ -27,6 +27,7 @@ class Argument:
         metavar: what `--help` calls its value, where that is not its name.
         aliases: other names that it has on the command line.
         required: whether it must be given.
+        positional: whether it is given without its name.
     """
 
     default: Any
@@ -40,6 +41,7 @@ class Argument:
     recorded: bool = True
     aliases: Collection[str] = ()
     required: bool = False
+    positional: bool = False
 
     @property
     def read(self) -> dict[str, Any]:
@@ -47,7 +49,7 @@ class Argument:
         if self.type in (bool, boolean):
             return FLAG
         given = {"choices": self.choices, "nargs": self.nargs, "metavar": self.metavar}
-        given |= {"required": self.required or None}
+        given |= {"required": (self.required and not self.positional) or None}
         return {"type": self.type} | {name: value for name, value in given.items() if value is not None}
 
 

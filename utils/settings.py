@@ -26,6 +26,7 @@ def setting(
     recorded: bool = True,
     heading: str = "",
     aliases: Collection[str] = (),
+    positional: bool = False,
     of: Callable[..., Argument] = Argument,
 ) -> Any:
     """A dataclass's field that is an argument of its name, under this heading of `--help` or that of the others.
@@ -33,8 +34,8 @@ def setting(
     The other parameters are the attributes of `Argument`, or of the class that it is one `of`.
     """
     needed = default is REQUIRED
-    usual = None if needed else default
-    argument = of(usual, text, type, choices, nargs, metavar, only or {}, unread or {}, recorded, aliases, needed)
+    how = (type, choices, nargs, metavar, only or {}, unread or {}, recorded, aliases, needed, positional)
+    argument = of(None if needed else default, text, *how)
     return field(default=default, metadata={"argument": argument, "heading": heading})
 
 
@@ -50,8 +51,9 @@ def add_settings(parser: Parser, settings: type, heading: str, texts: Mapping[st
     for name in arguments if texts is None else texts:
         argument = arguments[name]
         text = (texts or {}).get(name) or argument.text
-        group = parser.group(headings[name] or heading)
-        names = (f"--{each}" for each in (name, *argument.aliases))
+        title = headings[name] or heading
+        names = [name] if argument.positional else [f"--{each}" for each in (name, *argument.aliases)]
+        group = parser if title == "options" else parser.group(title)
         group.add_argument(*names, default=argument.default, help=text, **argument.read)
 
 
@@ -84,7 +86,7 @@ class Settings:
     Its fields are what `setting` makes. Others are set by hand, from arguments of their names, if there are any.
     """
 
-    heading: ClassVar[str] = "running"  # of `--help`, for fields without one of their own
+    heading: ClassVar[str] = "running"  # of `--help`, for fields without one of their own; options: argparse's
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:

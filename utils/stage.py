@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, get_type_hints
@@ -181,6 +181,13 @@ class Stage(Settings):
     def diff(self, before: Mapping[str, Any]) -> list[str]:
         """What keeps a run with this record from being resumed so: see `diff`."""
         return diff(before, self.config)
+
+
+def shared(name: str) -> Any:
+    """A field of a tool's that is this one of `StageSettings`."""
+    [entry] = (entry for entry in fields(StageSettings) if entry.name == name)
+    heading = entry.metadata["heading"] or StageSettings.heading
+    return field(default=entry.default, metadata={**entry.metadata, "heading": heading})
 
 
 def add_shared(parser: Parser, *names: str, **texts: str) -> None:

@@ -12,13 +12,13 @@ import numpy as np
 from datasets.places import adaptive_cells
 from datasets.table import TABLE_FILE, read_table
 from network.partition.nested import Natural, clusters_within, joined, lines_within, names_within, owners_within
+from network.partition.settings import ArrayFiles, GroupSettings
 from utils.errors import UserError
 from utils.files import read_json
 from utils.versions import file_digest
 from utils.words import in_order
 
 _FILES = ("embeddings", "users", "lat_lng", "labels")  # the first of these that is given is assigned
-_WHOLE = ("users", "lat_lng")
 _OF_WITHIN = "values of --within"
 _CALLED = {"embeddings": "cluster", "users": "user", "lat_lng": "cell", "labels": "label"}  # a group of each
 
@@ -27,17 +27,15 @@ _CALLED = {"embeddings": "cluster", "users": "user", "lat_lng": "cell", "labels"
 class Arrays:
     """The input of `make_partition.py`.
 
-    `groups` (N,) are assigned, by a rule or each `whole` to a client of its own; `labels` (N,), if there are any, are
-    reported. `projection` (N, D) is that of the embeddings. `described` (N,) are the groups that the measures are of,
-    `names` what one of these is called, and one of those assigned; `shown` are those that figures are drawn of, by
-    name.
+    `groups` (N,) are assigned, by a rule or each to a client of its own; `labels` (N,), if there are any, are reported.
+    `projection` (N, D) is that of the embeddings. `described` (N,) are the groups that the measures are of, `names`
+    what one of these is called, and one of those assigned; `shown` are those that figures are drawn of, by name.
     `natural` are the groups within which they are assigned, if any, and `n_clusters` how many clusters each should
     have.
     `origin` says what all this was made from.
     """
 
     groups: np.ndarray
-    groups_are_clients: bool
     labels: np.ndarray | None
     projection: np.ndarray | None
     described: np.ndarray
@@ -63,70 +61,67 @@ class Arrays:
         return lines_within(client_of, self.groups, self.natural, self.n_clusters) if self.natural else ()
 
 
-def read_arrays(config: Mapping[str, Any]) -> Arrays:
-    """The files in `make_partition.py`'s arguments.
+def read_arrays(files: ArrayFiles, settings: GroupSettings) -> Arrays:
+    """The files' content, with groups made of embeddings and of places.
 
     UserError if there is nothing to assign, if there are several things to assign, or if the files are of different
     images.
     """
-    provided = [name for name in _FILES if config[name] is not None]
+    provided = {name: path for name in _FILES if (path := getattr(files, name)) is not None}
+    first = next(iter(provided), "")
     if not provided:
         raise UserError("nothing to assign; give --embeddings, --labels, --users or --lat_lng")
     if len(others := [name for name in provided if name != "labels"]) > 1:
         raise UserError(f"--{' and --'.join(others)} cannot both be assigned; omit one")
-    if config["within"] is not None and provided[0] in _WHOLE:
-        raise UserError(f"--within is not for --{provided[0]}, each of which becomes a client whole; omit one")
-    natural = None if config["within"] is None else read_natural(config["within"])
-    labels = None if config["labels"] is None else read_labels(config["labels"])
+    if files.within and (files.users or files.lat_lng):
+        raise UserError(f"--within is not for --{first}, each of which becomes a client whole; omit one")
+    natural = None if files.within is None else read_natural(files.within)
+    labels = None if files.labels is None else read_labels(files.labels)
     origin: dict[str, Any] = {}
-    if labels is not None and (train := trained_on(config["labels"], len(labels))) is not None:
-        print(
-            f"{config['labels']}: clusters of {len(labels)} images; the {len(train)} trained on count, in their order"
-        )
+    if files.labels and labels is not None and (train := trained_on(files.labels, len(labels))) is not None:
+        print(f"{files.labels}: clusters of {len(labels)} images; the {len(train)} trained on count, in their order")
         labels, origin["part"] = labels[train], "train"
     projection, shown = None, {} if labels is None else {"label": labels}
-    if provided[0] == "embeddings":
-        projection, groups = _clusters(config, labels, natural)
+    if files.embeddings:
+        projection, groups = _clusters(read_embeddings(files.embeddings), settings, labels, natural)
         shown["cluster"] = groups
-    elif provided[0] == "lat_lng":
-        cells = adaptive_cells(*read_places(config["lat_lng"]), config["max_cell"], config["min_cell"])
+    elif files.lat_lng:
+        cells = adaptive_cells(*read_places(files.lat_lng), settings.max_cell, settings.min_cell)
         print(cells)
         groups, origin["cells"] = cells.cell, cells.tokens
-    elif provided[0] == "users":
-        groups, origin["client_names"] = read_names(config["users"], "users")
+    elif files.users:
+        groups, origin["client_names"] = read_names(files.users, "users")
     else:
         assert labels is not None
         groups = labels
         if natural is not None:
             _check_lengths(len(labels), "labels", natural.numbers, _OF_WITHIN)
             groups = joined(natural, labels)
-    _check_lengths(len(groups), provided[0], labels)
-    groups_are_clients = provided[0] in _WHOLE
-    assigned_as = described_as = _CALLED[provided[0]]
+    _check_lengths(len(groups), first, labels)
+    assigned_as = described_as = _CALLED[first]
     described = groups
-    if labels is not None and (groups_are_clients or provided[0] == "labels"):
+    if labels is not None and not files.embeddings:
         described, described_as = labels, _CALLED["labels"]
-    origin |= {f"{name}_sha256": file_digest(config[name]) for name in provided}  # last: they can be read
-    origin |= {} if natural is None else {"within_sha256": file_digest(config["within"])}
-    n_clusters = config["n_clusters"] if projection is not None else None
+    provided |= {"within": files.within} if files.within else {}
+    origin |= {f"{name}_sha256": file_digest(path) for name, path in provided.items()}  # last: they can be read
+    n_clusters = settings.n_clusters if projection is not None else None
     names = described_as, assigned_as
-    return Arrays(groups, groups_are_clients, labels, projection, described, names, shown, origin, natural, n_clusters)
+    return Arrays(groups, labels, projection, described, names, shown, origin, natural, n_clusters)
 
 
 def _clusters(
-    config: Mapping[str, Any], labels: np.ndarray | None, natural: Natural | None
+    embeddings: np.ndarray, settings: GroupSettings, labels: np.ndarray | None, natural: Natural | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The projection of the embeddings, and their clusters (N,), within natural groups where there are some."""
     from models.embedding.embeddings import cluster_rows, project_rows
 
-    embeddings = read_embeddings(config["embeddings"])
     _check_lengths(len(embeddings), "embeddings", labels)
     if natural is None:
-        return cluster_rows(embeddings, config["n_clusters"], config["rand_seed"])
+        return cluster_rows(embeddings, settings.n_clusters, settings.rand_seed)
     _check_lengths(len(embeddings), "embeddings", natural.numbers, _OF_WITHIN)
-    projection = project_rows(embeddings, config["rand_seed"])
+    projection = project_rows(embeddings, settings.rand_seed)
     every = np.arange(len(embeddings))
-    clusters = clusters_within(projection, every, natural, config["n_clusters"], config["rand_seed"])
+    clusters = clusters_within(projection, every, natural, settings.n_clusters, settings.rand_seed)
     return projection, joined(natural, clusters)
 
 

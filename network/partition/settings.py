@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from models.embedding.features import features_name
 from network.partition.groups import EMBEDDING, RANDOM, column_name, partition_label, partition_type
 from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA, rule_of
-from utils.args import POSITIVE_INT, Parser, number, number_or_auto, share_or_number
+from utils.args import POSITIVE, POSITIVE_INT, Parser, number, number_or_auto, share_or_number
 from utils.arguments import add_arguments_of, arguments_of, with_defaults
 from utils.settings import Settings, arguments_in, check_read, recorded, setting, settings_of
 from utils.stage import StageSettings, add_shared
@@ -204,6 +204,51 @@ class PartitionSettings(Settings):
     @property
     def _unsaid(self) -> str:
         return RANDOM if self.type == RANDOM else _USUAL
+
+
+@dataclass(frozen=True)
+class ArrayFiles(Settings):
+    """What `make_partition.py` assigns, and what it reports or assigns within: `.npy` files with a row per image."""
+
+    heading: ClassVar[str] = "data"
+
+    embeddings: Path | None = setting(
+        None, ".npy of numbers, a row per image: their K-means clusters are assigned", Path
+    )
+    labels: Path | None = setting(
+        None,
+        ".npy of each image's class, user, building …, numbers or text (negative: left out): they are assigned "
+        "or, with --embeddings, --users or --lat_lng, only reported",
+        Path,
+    )
+    users: Path | None = setting(None, ".npy of each image's user, numbers or text: each user becomes a client", Path)
+    lat_lng: Path | None = setting(
+        None,
+        ".npy of each image's latitude and longitude in degrees, NaN for unknown: each cell of the earth's "
+        "surface becomes a client",
+        Path,
+    )
+    within: Path | None = setting(
+        None,
+        ".npy of each image's natural group (city …), numbers or text (negative or empty: left out): embeddings "
+        "are clustered, and clusters or labels assigned, within each, to clients of its own",
+        Path,
+        metavar="FILE",
+    )
+
+
+@dataclass(frozen=True)
+class GroupSettings(Settings):
+    """How groups are made of embeddings and of places."""
+
+    heading: ClassVar[str] = "partition"
+
+    n_clusters: int = setting(16, "number of clusters, the K of K-means", POSITIVE_INT)
+    max_cell: int = setting(1000, "most images in a cell of --lat_lng; others are divided", POSITIVE_INT)
+    min_cell: float | None = setting(
+        None, "fewest images in a cell of --lat_lng; default: a hundredth of --max_cell", POSITIVE
+    )
+    rand_seed: int = StageSettings.rand_seed
 
 
 def add_partition(parser: Parser) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,14 +56,14 @@ def test_a_folder_says_nothing_of_others_images(shares: Shares) -> None:
     assert not [*(shares.folder / "client_1").rglob("*.png")]
 
 
-def exported(shares: Shares, tmp_path: Path, **more: object) -> dict[str, object]:
+def exported(shares: Shares, tmp_path: Path, **more: object) -> dict[str, Any]:
     shares.partition.save(tmp_path / "saved")
-    asked = {"export_clients": tmp_path / "shares", "data_path": shares.data.table.data_path, "task": TASK}
-    return {**asked, "image_size": 32, **more}
+    asked = {"saved": tmp_path / "saved", "folder": tmp_path / "shares", "data_path": shares.data.table.data_path}
+    return {**asked, "task": TASK, "image_size": 32, **more}
 
 
 def test_a_saved_partition_is_exported(shares: Shares, tmp_path: Path) -> None:
-    *clients, server = export_clients(exported(shares, tmp_path), tmp_path / "saved")
+    *clients, server = export_clients(**exported(shares, tmp_path))
     assert [read_share(folder).client for folder in clients] == [0, 1, 2] and read_share(server).client is None
     assert read_share(server).partition == read_share(shares.folder / "server").partition
     held_out = [len(data_of(folder, shares, "train").test) for folder in clients]
@@ -77,7 +78,7 @@ def test_what_a_partition_does_not_say_is_asked_for(
     more: dict[str, object], line: str, shares: Shares, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=line):
-        export_clients(exported(shares, tmp_path, **more), tmp_path / "saved")
+        export_clients(**exported(shares, tmp_path, **more))
 
 
 def test_a_partition_that_deals_held_out_images_is_refused(shares: Shares, tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_a_partition_that_deals_held_out_images_is_refused(shares: Shares, tmp_p
     spoilt[shares.data.test[:2]] = 0
     type(shares.partition)(spoilt, shares.partition.groups, 3, shares.partition.origin).save(tmp_path / "saved")
     with pytest.raises(UserError, match="assigns 2 images that are in the test split"):
-        export_clients(asked, tmp_path / "saved")
+        export_clients(**asked)
 
 
 def test_clients_that_never_train_get_no_share_that_would_be_trained_on(shares: Shares, tmp_path: Path) -> None:
@@ -95,8 +96,8 @@ def test_clients_that_never_train_get_no_share_that_would_be_trained_on(shares: 
         tmp_path / "saved"
     )
     with pytest.raises(UserError, match="sets 1 clients aside, which no machine has; omit --non_participating_clients"):
-        export_clients(asked, tmp_path / "saved")
-    assert not asked["export_clients"].exists()
+        export_clients(**asked)
+    assert not asked["folder"].exists()
 
 
 def test_a_second_export_that_is_cut_off_leaves_no_folder_that_passes_for_the_first(
@@ -104,7 +105,7 @@ def test_a_second_export_that_is_cut_off_leaves_no_folder_that_passes_for_the_fi
 ) -> None:
     """A folder with new images would say that it is of the partition before."""
     asked = exported(shares, tmp_path)
-    folders = export_clients(asked, tmp_path / "saved")
+    folders = export_clients(**asked)
 
     class Killed(BaseException):
         pass
@@ -114,7 +115,7 @@ def test_a_second_export_that_is_cut_off_leaves_no_folder_that_passes_for_the_fi
 
     monkeypatch.setattr(module, "_export", killed)
     with pytest.raises(Killed):
-        export_clients(asked, tmp_path / "saved")
+        export_clients(**asked)
     for folder in folders:
         with pytest.raises(UserError, match=r"share\.json is missing; run make_partition\.py --export_clients"):
             read_share(folder)

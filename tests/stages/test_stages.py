@@ -15,6 +15,7 @@ from stages.central import CentralStage
 from stages.clusters import ClusterStage
 from stages.federated import FederatedStage
 from stages.initial import InitialStage
+from stages.partition import PartitionStage
 from stages.table import TableStage
 from stages.teacher import TeacherStage
 from utils.errors import UserError
@@ -64,6 +65,14 @@ def test_a_federation_holds_what_its_arguments_say() -> None:
     assert stage.partition.assign.alpha == 0.5 and stage.partition.assign.n_clients == 4
     assert stage.running.result_path == Path("r") and stage.model.task == "normal"
     assert stage.adaptation == AdaptSettings()
+
+
+def test_whole_groups_are_clients_of_a_partition_whatever_its_rule_is() -> None:
+    stage = PartitionStage.from_dict({"users": "u.npy", "partition": "shards", "shards_per_client": 4, "n_clients": 9})
+    assert (stage.assign.partition, stage.assign.n_clients, stage.assign.options) == ("natural", None, {})
+    assert stage.files.users == Path("u.npy") and stage.to_json()["shards_per_client"] == 4
+    with pytest.raises(UserError, match="--partition_file has nothing to assign; give --export_clients"):
+        PartitionStage.from_dict({"partition_file": "saved"})
 
 
 @pytest.mark.parametrize(

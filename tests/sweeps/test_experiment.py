@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import shlex
 import sys
 from collections import Counter
@@ -11,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import make_tables
 import run_sweep
+from make_report import PageSettings
+from make_tables import TablesSettings
+from reports.stages.figures import FigureSettings
 from sweeps import outputs
 from sweeps.expand import declared_arguments, parsed_jobs
 from sweeps.experiment import KEYS, Experiment, Given, experiment_of, merged, read_experiment
@@ -23,6 +24,7 @@ from tests.conftest import ROOT
 from utils.errors import UserError
 
 FILES = sorted(path for path in ROOT.glob("experiments/*/*.toml") if "\ntitle" in f"\n{path.read_text()}")
+OUTPUTS = {"make_tables.py": TablesSettings, "make_figures.py": FigureSettings, "make_report.py": PageSettings}
 READS = {"method": {"fedavg": (), "feddifrc": ("guidance_path", "contrast")}}
 
 
@@ -382,8 +384,7 @@ def test_a_grid_of_the_command_line_ends_with_the_command_that_makes_its_tables(
     grid.outputs.run()
     line = capsys.readouterr().out.splitlines()[-1]
     python, *command = shlex.split(line.partition(" tables: ")[2])
-    monkeypatch.setattr("sys.argv", command)
-    args = make_tables.parse_args()
+    args = TablesSettings.from_args(None, command[1:])
     assert (python, command[0], args.result_path, args.data_path) == ("python", "make_tables.py", results, folder)
     assert args.assignment_files_path == results / "seed4/assignments_K8"  # not those of another sweep
     # Files say what is made: nothing is left to do.
@@ -457,9 +458,7 @@ def test_merging_keeps_what_it_is_given() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_scripts_take_every_command_of_the_papers_experiments(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scripts_take_every_command_of_the_papers_experiments(path: Path, tmp_path: Path) -> None:
     reads = declared_arguments()
     for scale in (None,) if path.parent.name == "feddifrc" else ("builtin", "paper"):
         keys = read_experiment(path, scale)
@@ -471,8 +470,7 @@ def test_scripts_take_every_command_of_the_papers_experiments(
         assert (len(jobs) > 0) == (experiment.until != "selection")
         assert all(names.issuperset(job.needs) for job in jobs)
         for command in experiment.outputs.commands():
-            monkeypatch.setattr("sys.argv", list(command))
-            importlib.import_module(command[0].removesuffix(".py")).parse_args()
+            OUTPUTS[command[0]].from_args(None, command[1:])
 
 
 def test_what_the_command_line_leaves_out_takes_its_arguments_along(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
 from utils.args import POSITIVE, Parser
 from utils.errors import UserError
-from utils.settings import Configured, add_settings, check_read, setting, settings_of
+from utils.settings import REQUIRED, Configured, Settings, add_settings, check_read, setting, settings_of
+from utils.stage import shared
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,36 @@ def test_help_has_texts_and_defaults_under_the_headings(parser: Parser) -> None:
 
 def test_a_setting_of_several_values_takes_all_of_them(parser: Parser) -> None:
     assert parser.parse_args(["--layers", "cake", "jam", "--heat", "200"]).layers == ["cake", "jam"]
+
+
+@dataclass(frozen=True)
+class Slicing(Settings):
+    """A tool's settings."""
+
+    heading: ClassVar[str] = "options"
+
+    cake: str = setting(REQUIRED, "what is cut", choices=("round", "loaf"), positional=True)
+    knives: Sequence[str] = setting((), "with which", nargs="+")
+    rand_seed: int = shared("rand_seed")
+
+
+def test_a_tool_has_positional_arguments_lists_and_those_of_the_stages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Slicing.from_args("cutting", ["loaf"]) == Slicing("loaf", (), 42)
+    assert Slicing.from_args("cutting", ["--knives", "a", "b", "--rand_seed", "3", "round"]).knives == ["a", "b"]
+    for words, line in (
+        ([], "required: cake"),
+        (["oval"], "cake: invalid choice"),
+        (["--cake", "loaf"], "unrecognized"),
+    ):
+        with pytest.raises(UserError, match=line):
+            Slicing.from_args("cutting", words)
+    with pytest.raises(SystemExit):
+        Slicing.from_args("cutting", ["--help"])
+    text = capsys.readouterr().out
+    parts = [" ".join(part.split()) for part in text.split("\n\n")]
+    assert parts[2] == "positional arguments: {round,loaf} what is cut"
+    assert parts[3].endswith("--knives KNIVES [KNIVES ...] with which")  # of argparse's options, without a default
+    assert parts[4] == "running: --rand_seed RAND_SEED seed of all random choices (default: 42)"
 
 
 class Loaf(Configured):
