@@ -6,6 +6,7 @@ import difflib
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -312,8 +313,7 @@ class Grid:
     def _of_scale(self, stage: str, *variants: str) -> Command:
         """The arguments of a stage, then any of a task and of a method in it; later ones override earlier ones."""
         names = [stage, *(f"{stage}_{variant}" for variant in variants)]
-        files = [ARGUMENTS / self.scale / f"{name}.txt" for name in names]
-        return tuple(word for file in files if file.is_file() for word in argument_words(file))
+        return tuple(word for name in names for word in _words_of(self.scale, name))
 
 
 def read_axes(words: Sequence[str]) -> dict[str, list[str]]:
@@ -333,6 +333,13 @@ def read_axes(words: Sequence[str]) -> dict[str, list[str]]:
     if "partition_file" in axes:
         raise UserError("--partition_file: a sweep assigns its own partitions; give it to test_fed.py instead")
     return {name: given or ["True"] for name, given in axes.items()}
+
+
+@cache
+def _words_of(scale: str, name: str) -> Command:
+    """The arguments in a file of a scale, read once: thousands of jobs have them. None where there is no such file."""
+    file = ARGUMENTS / scale / f"{name}.txt"
+    return tuple(argument_words(file)) if file.is_file() else ()
 
 
 def _words(value: Value) -> Command:

@@ -81,4 +81,5 @@ def test_methods_train_the_detector(
 
 
 def test_interrupted_it_resumes_to_the_last_bit_and_two_processes_find_the_same(prepared: Path, tmp_path: Path) -> None:
-    assert_resumes_and_spreads(f"{FED.format(prepared / 'data')} --method scaffold", prepared, tmp_path)
+    command = f"{FED.format(prepared / 'data')} --method scaffold --evaluate_every 2"
+    assert_resumes_and_spreads(command, prepared, tmp_path)

@@ -18,6 +18,7 @@ from PIL import Image
 
 from datasets.rooms.make import make_sample_rooms
 from datasets.table import Table
+from models.embedding import features
 from models.networks.encoders import ENCODERS, encoder_entry
 from sweeps import outputs, work
 from sweeps.expand import declared_arguments, parsed_jobs
@@ -34,8 +35,11 @@ FILES = sorted(path for path in ROOT.glob("experiments/*/*.toml") if "\ntitle" i
 RELATIVES = {
     "vit_b16": "timm:test_vit",
     "clip_vit_b32": "timm:test_vit",
+    "resnet10": "tiny",
     "resnet50": "resnet18",
     "resnet101": "resnet18",
+    "mobilenet_v2": "timm:test_efficientnet",
+    "mobilenet_v3_large": "timm:test_efficientnet",
     "efficientnet_b0": "timm:test_efficientnet",
     "timm:pvt_v2_b0": "timm:test_efficientnet",
 }
@@ -52,7 +56,7 @@ def folder(rendered: Path, table: Table, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def pairs(folder: Path) -> Path:
     """A folder of rooms in there with second frames, for what sees two."""
-    views = {"n_buildings": 2, "views_per_building": 36, "image_size": 32}
+    views = {"n_buildings": 2, "views_per_building": 12, "image_size": 32}
     make_sample_rooms(folder / "pairs", **views, seed=3, n_workers=1, frames=2)
     select_views(folder / "pairs", ["aspen", "birch"], ["motion"], 0.25, 0)
     return Path("pairs")
@@ -71,9 +75,16 @@ def photos(folder: Path) -> Source:
 
 @pytest.fixture(autouse=True)
 def small_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large encoders are small relatives of theirs, which are quick to make, save and read; see `tests/models`."""
-    for name, relative in RELATIVES.items():
-        monkeypatch.setitem(ENCODERS, name, replace(encoder_entry(name), build=encoder_entry(relative).build))
+    """Large networks are small relatives of theirs, which are quick to make, save and read; see `tests/models`.
+
+    That of features and teachers has weights of its own, too.
+    """
+    tiny = ENCODERS["tiny"]
+    for name, entry in [*ENCODERS.items()]:
+        small = replace(entry, build=encoder_entry(RELATIVES.get(name, name)).build, pyramid=tiny.pyramid)
+        monkeypatch.setitem(ENCODERS, name, small)
+    monkeypatch.setattr(features, "LITE0_OF_TIMM", "test_efficientnet")
+    monkeypatch.setattr(features, "load_lite0", lambda network: None)
 
 
 @pytest.fixture

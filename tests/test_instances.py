@@ -57,7 +57,7 @@ def test_all_stages(prepared: Path, tmp_path: Path) -> None:
     work, data = begin(prepared, tmp_path / "run"), prepared / "data"
     commands = (
         f"train_centralized_task_model.py --task instances --data_path {data} --n_epochs 50 --batch_size 8 "
-        "--use_adam True --init_lr 1e-2 --augment flip --use_accelerator False",
+        "--checkpoint_every 50 --use_adam True --init_lr 1e-2 --augment flip --use_accelerator False",
         f"extract_embeddings.py --task instances --data_path {data} --n_clusters 3 --from_checkpoint True "
         "--use_accelerator False",
         f"{FED.format(data)} --type embedding_based --n_clusters 3",
@@ -110,5 +110,5 @@ def test_methods_train_it(prepared: Path, tmp_path: Path, run_here: Callable[[st
 
 def test_interrupted_it_resumes_to_the_last_bit_and_two_processes_find_the_same(prepared: Path, tmp_path: Path) -> None:
     assert_resumes_and_spreads(
-        f"{FED.format(prepared / 'data')} --type class_based --method scaffold", prepared, tmp_path
+        f"{FED.format(prepared / 'data')} --type class_based --method scaffold --evaluate_every 2", prepared, tmp_path
     )

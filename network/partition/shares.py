@@ -24,16 +24,27 @@ def log_dirichlet(concentration: np.ndarray, n_draws: int, rng: np.random.Genera
     >>> np.exp(draws).sum(axis=1).tolist()
     [1.0, 1.0]
     """
-    from scipy.special import logsumexp
-
     a = np.asarray(concentration, dtype=np.float64)
     if not (np.isfinite(a) & (a > 1e-300)).all():
         raise UserError("--alpha must be a positive number; 0 is for --partition dirichlet_hsu only")
     log_gamma = np.log1p(-rng.random((n_draws, len(a))))
     log_gamma /= a
     log_gamma += np.log(rng.standard_gamma(a + 1.0, log_gamma.shape))
-    log_gamma -= logsumexp(log_gamma, axis=1, keepdims=True)
+    log_gamma -= _log_sum(log_gamma)
     return log_gamma
+
+
+def _log_sum(logs: np.ndarray) -> np.ndarray:
+    """Logarithms of the sums of rows (n, K) float64 whose logarithms are given: (n, 1).
+
+    To the last bit as SciPy's `logsumexp`, which takes ten times as long for a few rows: a rule may draw a thousand
+    times.
+    """
+    largest = logs.max(axis=1, keepdims=True)
+    is_largest = logs == largest
+    n_largest = is_largest.sum(axis=1, keepdims=True, dtype=logs.dtype)
+    others = np.exp(np.where(is_largest, -np.inf, logs) - largest).sum(axis=1, keepdims=True)
+    return np.log1p(others / n_largest) + np.log(n_largest) + largest
 
 
 def solve_sizes(shares: np.ndarray, capacity: np.ndarray, min_size: int) -> np.ndarray:

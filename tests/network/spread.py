@@ -1,4 +1,7 @@
-"""Federations of four clients on quadratics, run to the end by one process or several: `spread.py FOLDER [resume]`."""
+"""Federations of four clients on quadratics, run to the end by one process or several.
+
+`spread.py FOLDER train|resume NAME…`
+"""
 
 from __future__ import annotations
 
@@ -97,11 +100,12 @@ ADAPTING = AdaptSettings((2, 5), 1, "all")
 
 
 def main() -> None:
-    """Run, or with `resume` continue, every federation in its folder."""
+    """Run, or with `resume` continue, federations in their folders."""
     torch.set_num_threads(1)
-    for name in NAMES:
-        run = federation(name, Path(sys.argv[1]))
-        if "resume" in sys.argv:
+    _, folder, how, *names = sys.argv
+    for name in names:
+        run = federation(name, Path(folder))
+        if how == "resume":
             run.resume()
         if name in NON_PARTICIPATING:
             train(run, ADAPTING, resume=False)

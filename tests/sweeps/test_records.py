@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from datasets.table import read_table
+from datasets.table import Table, read_table
 from datasets.task_data import TaskData
 from datasets.tasks import TASKS, get_task
 from models.networks.decoders import DECODERS
@@ -28,6 +28,7 @@ from sweeps import records
 from sweeps.expand import parsed
 from sweeps.grid import ARGUMENTS, COMPARISON, SCALES, SWEEP_TYPES, Command, Grid
 from sweeps.records import State
+from tests.conftest import run_forked
 from utils import versions
 from utils.errors import UserError
 from utils.files import write_json
@@ -54,13 +55,23 @@ FED = (
 BEFORE = json.loads(Path(__file__).with_name("runs_of_before.json").read_text(encoding="utf-8"))
 
 
+@pytest.fixture(scope="module")
+def finished(rendered: Path, table: Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with a finished federated run, and its data in `copy`; not to be changed."""
+    folder = tmp_path_factory.mktemp("finished")
+    shutil.copytree(rendered, folder / "copy")
+    for command in ("model_initialization.py --task normal --image_size 32 --norm group", FED.format(data="copy")):
+        assert run_forked(folder, command).returncode == 0
+    return folder
+
+
 @pytest.fixture
-def run(own_copy: Path, run_here: Callable, tmp_path: Path) -> tuple[Command, Path]:
-    """A finished federated run: its command, with the working folder where it was run, and its directory."""
-    run_here("model_initialization.py --task normal --image_size 32 --norm group")
-    command = FED.format(data=own_copy)
-    run_here(command)
+def run(finished: Path, own_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Command, Path]:
+    """A finished federated run, in a working folder of the test's own: its command and its directory."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(finished, tmp_path, ignore=shutil.ignore_patterns("*.png"), dirs_exist_ok=True)
     records._data_version.cache_clear()
+    command = FED.format(data=own_copy)
     return tuple(command.split()), tmp_path / "results/test_federated/fedprox/normal/class_based/alpha1_seed0"
 
 

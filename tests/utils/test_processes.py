@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, start_in
 
 LINE = "accelerate launch should start several processes and has started one"
 OTHERS = "--num_machines 1 --mixed_precision no --dynamo_backend no --main_process_port 0"
@@ -31,8 +28,10 @@ def test_one_process_in_place_of_several_is_said_and_all_have_what_the_main_one_
         "sys.stdout.write(f'{found.num_processes} {made}\\n')\n"
         "found.end_training()\n"  # as scripts end: without it, a process may abort on its way out
     )
-    launch = [sys.executable, "-m", "accelerate.commands.launch", *asked.split(), *OTHERS.split(), str(program)]
-    without_gpu = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(launch, capture_output=True, text=True, check=True, env=without_gpu)
-    assert done.stderr.count(LINE) == said
-    assert done.stdout == ("2 7\n2 7\n" if "multi" in asked else "1 7\n")
+    launch = f"-m accelerate.commands.launch {asked} {OTHERS} {program}"
+    process = start_in(tmp_path, launch, environment={"CUDA_VISIBLE_DEVICES": ""}, errors="errors.txt")
+    process.join()
+    output, errors = ((tmp_path / name).read_text() for name in ("output.txt", "errors.txt"))
+    assert process.exitcode == 0, errors
+    assert errors.count(LINE) == said
+    assert output == ("2 7\n2 7\n" if "multi" in asked else "1 7\n")

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
+from scipy.special import logsumexp
 
-from network.partition.shares import fill, fit, log_dirichlet, renormalised, rounded, solve_sizes
+from network.partition.shares import _log_sum, fill, fit, log_dirichlet, renormalised, rounded, solve_sizes
 from utils.errors import UserError
 
 CAPACITIES, SEEDS = st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(0, 5)
@@ -24,6 +25,12 @@ def test_dirichlet_has_the_mean_and_variance_of_the_formula(alpha: float) -> Non
     # Var q_k = m_k (1 - m_k) / (alpha + 1); four standard errors of 100,000 draws are below 0.007.
     assert np.allclose(draws.mean(axis=0), ratios, atol=0.007)
     assert np.allclose(draws.var(axis=0), ratios * (1 - ratios) / (alpha + 1), atol=0.005)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e300])
+def test_the_logarithm_of_a_sum_is_scipys(scale: float) -> None:
+    logs = np.random.default_rng(0).integers(-20, 3, (200, 5)) * scale  # with ties for the largest
+    np.testing.assert_allclose(_log_sum(logs), logsumexp(logs, axis=1, keepdims=True), rtol=1e-15)
 
 
 def test_dirichlet_logarithms_at_tiny_concentrations_follow_their_distribution() -> None:
