@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -45,12 +46,14 @@ class Here:
         self.folders = [shares.folder / f"client_{client}" for client in range(3)]
         self.n_clients, self.name, self.tamper = 3, name, tamper
         self.described: dict[int, dict] = {}
+        self.of_client: dict[int, Participant] = {}  # as each machine, and not this process, remembers
         self.asked: list[tuple[str, int]] = []
         self.personal: bool | None = None  # of whose models values are wanted
 
     def greet(self, greeting: RecordDict) -> None:
         for client, folder in enumerate(self.folders):
             self.described[client] = join(folder, False, *read(greeting))
+            self.of_client[client] = participant(folder, self.name, False)
 
     def ask(self, kind: str, contents: Mapping[int, RecordDict], group: str) -> dict[int, RecordDict | str]:
         answers: dict[int, RecordDict | str] = {}
@@ -58,7 +61,8 @@ class Here:
             self.asked.append((kind, client))
             self.personal = read(content)[0].get("personal")
             work: Callable = {"train": Participant.train, "evaluate": Participant.evaluate}[kind]
-            said, tensors = work(participant(self.folders[client], self.name, False), *read(content))
+            mine = self.of_client.get(client) or participant(self.folders[client], self.name, False)
+            said, tensors = work(mine, *read(content))
             changed = self.tamper(kind, client, said, dict(tensors))
             if changed is not None:
                 answers[client] = write(*changed)
@@ -187,6 +191,29 @@ def test_a_client_that_is_asked_twice_answers_the_same(
     assert same(deployed.server, simulated.server) and {*asked} == {"train", "evaluate"}
 
 
+def test_two_runs_at_once_on_the_same_machines_do_not_meet(
+    shares: Shares, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    """One runs from its beginning to its end while another's first client is at work in the second round."""
+    words = {"outer": "--method scaffold", "inner": "--method fedavg"}
+
+    def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
+        if (kind, len(runs["outer"].rows), len(runs)) == ("train", 2, 1):
+            runs["inner"] = deployment(shares, tmp_path / "inner", accelerator, words["inner"])
+            runs["inner"].train()
+        return said, tensors
+
+    runs = {"outer": deployment(shares, tmp_path / "outer", accelerator, words["outer"], tamper)}
+    remote(runs["outer"]).nodes.of_client.clear()  # a machine forgets what it holds of a run when it joins another
+    runs["outer"].train()
+    assert runs.keys() == words.keys()
+    for name, run in runs.items():
+        alone = simulation(shares, tmp_path / f"{name} alone", accelerator, words[name])
+        alone.train()
+        np.testing.assert_equal(rows_of(run), rows_of(alone))
+        assert same(run.server, alone.server)
+
+
 BAD = {
     "name": (lambda up: up | {"more": torch.zeros(1)}, "it has 'more'"),
     "names": (lambda up: {name: t for name, t in up.items() if name != "local_loss"}, "it lacks 'local_loss'"),
@@ -200,23 +227,27 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("fault", BAD)
 def test_an_upload_that_is_not_what_it_should_be_is_refused_by_name_and_changes_nothing(
-    fault: str, shares: Shares, tmp_path: Path, accelerator: Accelerator, capsys: pytest.CaptureFixture
+    shares: Shares, tmp_path: Path, accelerator: Accelerator, capsys: pytest.CaptureFixture
 ) -> None:
-    change, line = BAD[fault]
+    changes: list[Any] = []
 
     def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
         if kind == "train" and client == 1 and len(run.rows) == 2:
+            change = changes[-1]
             return (said, change(tensors)) if callable(change) else (said | change, tensors)
         return said, tensors
 
     run = deployment(shares, tmp_path / "stopped", accelerator, tamper=tamper)
-    with pytest.raises(UserError, match="client 1 in round 2") as error:
-        run.train()
-    assert line in str(error.value) and "refused" in str(error.value)
-    _, about = load_checkpoint(run.run.checkpoint)
-    assert len(about["rows"]) == 2 and set(versions(run.run.path, about["clients"]).values()) == {1}
+    for change, line in BAD.values():
+        if changes:
+            run.resume()
+        changes.append(change)
+        with pytest.raises(UserError, match="client 1 in round 2") as error:
+            run.train()
+        assert line in str(error.value) and "refused" in str(error.value)
+        _, about = load_checkpoint(run.run.checkpoint)
+        assert len(about["rows"]) == 2 and set(versions(run.run.path, about["clients"]).values()) == {1}
     # Resumed with a client that is as it should be, it ends as if nothing had been.
     resumed = deployment(shares, tmp_path / "stopped", accelerator, name=remote(run).name)
     resumed.resume()
