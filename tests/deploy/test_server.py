@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -119,6 +120,21 @@ def rows_of(run: Simulation) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in run.rows]
 
 
+@pytest.fixture(scope="module")
+def simulated(
+    shares: Shares, accelerator: Accelerator, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Simulation]:
+    """The federation of some words, simulated to its end once for all tests."""
+
+    @cache
+    def run(more: str) -> Simulation:
+        made = simulation(shares, tmp_path_factory.mktemp("simulated"), accelerator, more)
+        made.train()
+        return made
+
+    return run
+
+
 CASES = [
     "--method fedavg",
     "--method fedadam",
@@ -142,32 +158,35 @@ CASES = [
 
 
 @pytest.mark.parametrize("more", CASES)
-def test_it_is_the_simulation_to_the_bit(more: str, shares: Shares, tmp_path: Path, accelerator: Accelerator) -> None:
-    simulated, deployed = (
-        make(shares, tmp_path / kind, accelerator, more)
-        for kind, make in (("simulated", simulation), ("deployed", deployment))
-    )
-    for run in (simulated, deployed):
-        run.train()
-    np.testing.assert_equal(rows_of(deployed), rows_of(simulated))
-    for at in (simulated.run.checkpoint, previous(simulated.run.checkpoint)):
+def test_it_is_the_simulation_to_the_bit(
+    more: str, shares: Shares, tmp_path: Path, accelerator: Accelerator, simulated: Callable[[str], Simulation]
+) -> None:
+    deployed, run = deployment(shares, tmp_path, accelerator, more), simulated(more)
+    deployed.train()
+    np.testing.assert_equal(rows_of(deployed), rows_of(run))
+    for at in (run.run.checkpoint, previous(run.run.checkpoint)):
         (expected, said), (found, told) = (
-            load_checkpoint(p / "checkpoint" / at.name) for p in (tmp_path / "simulated", tmp_path / "deployed")
+            load_checkpoint(p / "checkpoint" / at.name) for p in (run.run.path, tmp_path)
         )
         assert same(found, expected)
         of_clients, of_simulated = (
-            versions(tmp_path / kind, each["clients"]) for kind, each in (("deployed", told), ("simulated", said))
+            versions(path, each["clients"]) for path, each in ((tmp_path, told), (run.run.path, said))
         )
         assert of_clients.keys() == of_simulated.keys()
         for client, version in of_clients.items():
             kept = shares.folder / f"client_{client}" / RUNS / remote(deployed).name / f"{version}.safetensors"
-            of_simulation = tmp_path / "simulated" / "checkpoint" / "clients" / f"{client}-{of_simulated[client]}"
+            of_simulation = run.run.path / "checkpoint" / "clients" / f"{client}-{of_simulated[client]}"
             assert same(load_file(kept), load_file(of_simulation.with_suffix(".safetensors")))
 
 
 @pytest.mark.parametrize("more", ["--method scaffold", "--method fedrep", "--method moon", "--method ditto"])
 def test_a_client_that_is_asked_twice_answers_the_same(
-    more: str, shares: Shares, tmp_path: Path, accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch
+    more: str,
+    shares: Shares,
+    tmp_path: Path,
+    accelerator: Accelerator,
+    simulated: Callable[[str], Simulation],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An answer may be lost, and whether it is lost is not always known."""
     asked: list[str] = []
@@ -182,17 +201,14 @@ def test_a_client_that_is_asked_twice_answers_the_same(
             return second
 
         monkeypatch.setattr(Participant, kind, twice)
-    deployed, simulated = (
-        make(shares, tmp_path / make.__name__, accelerator, more) for make in (deployment, simulation)
-    )
-    for run in (deployed, simulated):
-        run.train()
-    np.testing.assert_equal(rows_of(deployed), rows_of(simulated))
-    assert same(deployed.server, simulated.server) and {*asked} == {"train", "evaluate"}
+    deployed, expected = deployment(shares, tmp_path, accelerator, more), simulated(more)
+    deployed.train()
+    np.testing.assert_equal(rows_of(deployed), rows_of(expected))
+    assert same(deployed.server, expected.server) and {*asked} == {"train", "evaluate"}
 
 
 def test_two_runs_at_once_on_the_same_machines_do_not_meet(
-    shares: Shares, tmp_path: Path, accelerator: Accelerator
+    shares: Shares, tmp_path: Path, accelerator: Accelerator, simulated: Callable[[str], Simulation]
 ) -> None:
     """One runs from its beginning to its end while another's first client is at work in the second round."""
     words = {"outer": "--method scaffold", "inner": "--method fedavg"}
@@ -208,8 +224,7 @@ def test_two_runs_at_once_on_the_same_machines_do_not_meet(
     runs["outer"].train()
     assert runs.keys() == words.keys()
     for name, run in runs.items():
-        alone = simulation(shares, tmp_path / f"{name} alone", accelerator, words[name])
-        alone.train()
+        alone = simulated(words[name])
         np.testing.assert_equal(rows_of(run), rows_of(alone))
         assert same(run.server, alone.server)
 
@@ -228,8 +243,14 @@ BAD = {
 
 
 def test_an_upload_that_is_not_what_it_should_be_is_refused_by_name_and_changes_nothing(
-    shares: Shares, tmp_path: Path, accelerator: Accelerator, capsys: pytest.CaptureFixture
+    shares: Shares,
+    tmp_path: Path,
+    accelerator: Accelerator,
+    simulated: Callable[[str], Simulation],
+    capsys: pytest.CaptureFixture,
 ) -> None:
+    through = simulated("--method fedavg")
+    capsys.readouterr()
     changes: list[Any] = []
 
     def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
@@ -252,8 +273,6 @@ def test_an_upload_that_is_not_what_it_should_be_is_refused_by_name_and_changes_
     resumed = deployment(shares, tmp_path / "stopped", accelerator, name=remote(run).name)
     resumed.resume()
     resumed.train()
-    through = simulation(shares, tmp_path / "simulated", accelerator)
-    through.train()
     assert same(resumed.server, through.server)
     np.testing.assert_equal(rows_of(resumed), rows_of(through))
     assert capsys.readouterr().err == ""
