@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from benchmarks import equivalent_alpha, partition
+from network.partition import own_clients
 
 
 def test_table_has_every_number_of_groups(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name, value in (("CLIENTS", 20), ("IMAGES", 400), ("GROUPS", (2, 5))):
         monkeypatch.setattr(equivalent_alpha, name, value)
     monkeypatch.setattr(partition, "REPEATS", 1)
+    for name in ("bootstrap", "misfit"):
+        monkeypatch.setattr(own_clients, name, partial(getattr(own_clients, name), draws=9))
     equivalent_alpha.main()
     rows = [line.split("|")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     assert rows == ["groups", "2", "5"]

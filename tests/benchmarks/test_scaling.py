@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from subprocess import CompletedProcess
+
 import pytest
 
 from benchmarks import scaling
+from benchmarks.processes import several
+from tests.conftest import start_in, start_spread
 from utils.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def in_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs begin with everything imported, without the launcher, with which `test_peers.py` runs ours."""
+
+    def run(command: Sequence[str], **how: object) -> CompletedProcess:
+        n = next(n for n in (2, 1) if command[: len(several(n))] == several(n))
+        program, (output, errors) = " ".join(command[len(several(n)) :]), ("output.txt", "errors.txt")
+        started = start_spread(tmp_path, program, n) if n > 1 else [start_in(tmp_path, program, errors=errors)]
+        for process in started:
+            process.join()
+        texts = [(tmp_path / name).read_text() for name in (output, errors if n == 1 else output)]
+        return CompletedProcess(command, max(process.exitcode for process in started), *texts)
+
+    monkeypatch.setattr(scaling.subprocess, "run", run)
 
 
 def test_table_has_a_row_a_number_of_processes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

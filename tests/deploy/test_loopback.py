@@ -48,7 +48,7 @@ from utils.files import json_in
 from utils.runs import load_checkpoint, previous
 
 LIMIT = 600.0  # seconds to wait for any condition: a machine may be busy
-METHODS = ("fedavg", "scaffold")  # all that can be deployed: `test_server.py`, in one process
+METHOD = "scaffold"  # all that can be deployed, and two runs at once: `test_server.py`, in one process
 ROUNDS = 2
 
 
@@ -101,20 +101,17 @@ class Federation:
         for client in range(3):
             self.flwr("supernode", "register", str(self.keys / f"client_{client}.pub"))
 
-    def start_client(self, number: int, folder: Path, forked: bool = False) -> None:
-        """Start a client's machine, with the key of this number: as a user does, or without the seconds of imports."""
+    def start_client(self, number: int, folder: Path) -> None:
+        """Start a client's machine, with the key of this number."""
         name, command = f"client_{number}", ["deploy_client.py", "--superlink", self.address, "--folder", str(folder)]
         command += ["--root_certificates", str(self.keys / "ca.crt"), "--use_accelerator", "False"]
         command += ["--private_key", str(self.keys / f"{name}.key")]
-        if forked:
-            self.needed[name] = start_in(self.folder, " ".join(command), os.setsid, self.environment, f"{name}.log")
-            self.started.append(self.needed[name])
-        else:
-            self.needed[name] = self.start(name, [sys.executable, f"{ROOT}/{command[0]}", *command[1:]])
+        self.needed[name] = start_in(self.folder, " ".join(command), os.setsid, self.environment, f"{name}.log")
+        self.started.append(self.needed[name])
 
-    def run(self, method: str, more: str = "") -> None:
+    def run(self, more: str = "") -> None:
         """Ask the SuperLink for a run."""
-        words = f"{WORDS} --n_rounds {ROUNDS} --method {method} --data_path {self.shares.folder / 'server'} "
+        words = f"{WORDS} --n_rounds {ROUNDS} --method {METHOD} --data_path {self.shares.folder / 'server'} "
         words += f"--init_model_dir {self.shares.init} --result_path {self.folder} {more}"
         self.flwr("run", str(ROOT / "deploy" / "app"), "--run-config", f'arguments="{words}"')
 
@@ -138,9 +135,10 @@ class Federation:
         """What a program has said so far."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def path(self, method: str) -> Path:
+    @property
+    def path(self) -> Path:
         """The run's folder, where it is or will be."""
-        found = [*(self.folder / "deployed" / method / TASK).glob("*/*")]
+        found = [*(self.folder / "deployed" / METHOD / TASK).glob("*/*")]
         return max(found, default=self.folder / "none", key=lambda path: path.stat().st_mtime_ns)
 
     def server_processes(self, run: Path | None = None) -> list[int]:
@@ -216,16 +214,6 @@ class Recorded(Simulation):
         vars(self).setdefault("seen", {})[round] = {f"server.{name}": t.clone() for name, t in self.server.items()}
 
 
-def simulated(shares: Shares, folder: Path) -> dict[str, Simulation]:
-    """The federations, simulated."""
-    runs = {}
-    for method in METHODS:
-        words = f"--method {method} --n_rounds {ROUNDS}"
-        runs[method] = simulation(shares, folder / method, Accelerator(cpu=True), words, Recorded)
-        runs[method].train()
-    return runs
-
-
 @pytest.fixture(scope="module")
 def federation(shares: Shares, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     """The SuperLink and the three clients; what they hold is their own."""
@@ -238,7 +226,7 @@ def federation(shares: Shares, tmp_path_factory: pytest.TempPathFactory) -> Iter
             shutil.copytree(
                 shares.folder / f"client_{client}", made.folder / f"share_{client}", ignore=shutil.ignore_patterns(RUNS)
             )
-            made.start_client(client, made.folder / f"share_{client}", forked=True)
+            made.start_client(client, made.folder / f"share_{client}")
         yield made
     finally:
         made.end()
@@ -267,48 +255,43 @@ def test_a_node_without_a_key_that_is_registered_is_refused(federation: Federati
 
 
 def test_the_same_numbers_on_machines_of_their_own(federation: Federation, tmp_path: Path) -> None:
-    """Two runs at once; a client and a server are killed, and go on: the same weights, states and metrics."""
-    seen: dict[str, dict[int, dict[str, Tensor]]] = {method: {} for method in METHODS}
+    """A client and a server are killed, and go on: the same weights, states and metrics."""
+    seen: dict[int, dict[str, Tensor]] = {}
 
-    def rounds_of(method: str) -> int:
-        seen[method] |= weights(federation.path(method))
-        return max(seen[method], default=-1)
+    def rounds() -> int:
+        seen.update(weights(federation.path))
+        return max(seen, default=-1)
 
-    def is_done(method: str) -> bool:
-        return rounds_of(method) >= ROUNDS and (federation.path(method) / "summary.json").is_file()
-
-    for method in METHODS:
-        federation.run(method)
-    until(lambda: rounds_of("fedavg") >= 1, "FedAvg's first round", federation)
+    federation.run()
+    until(lambda: rounds() >= 1, "the first round", federation)
     federation.kill(federation.needed.pop("client_1"))  # its SuperNode ends with it
-    [server] = federation.server_processes(federation.path("fedavg"))
+    [server] = federation.server_processes(federation.path)
     os.kill(server, signal.SIGKILL)
-    rounds_of("fedavg")
+    rounds()
     federation.start_client(1, federation.folder / "share_1")
     federation.flwr("stop", re.findall(r"Created run (\d+)", federation.log("superlink"))[0])
-    federation.run("fedavg", "--resume_training True")
-    simulations = simulated(federation.shares, tmp_path)  # while they go on
-    until(lambda: all(map(is_done, METHODS)), "all runs are over", federation)
+    federation.run("--resume_training True")
+    words = f"--method {METHOD} --n_rounds {ROUNDS}"
+    run = simulation(federation.shares, tmp_path, Accelerator(cpu=True), words, Recorded)
+    run.train()  # while they go on
+    is_over = federation.path / "summary.json"
+    until(lambda: rounds() >= ROUNDS and is_over.is_file(), "the run is over", federation)
 
-    for method, run in simulations.items():
-        path = federation.path(method)
-        assert {ROUNDS - 1, ROUNDS} <= seen[method].keys()
-        for round, tensors in seen[method].items():
-            expected = vars(run)["seen"][round]
-            assert tensors.keys() == expected.keys()
-            assert all(torch.equal(tensors[name], expected[name]) for name in expected), (method, round)
-        found, expected = (pd.read_csv(p / "metrics.csv").drop(columns="seconds") for p in (path, run.run.path))
-        pd.testing.assert_frame_equal(found, expected, check_exact=True)
-        name = json_in(path / "deployment.json")["run"]
-        of_clients, of_run = (
-            versions(p, load_checkpoint(p / "checkpoint" / "last.safetensors")[1]["clients"])
-            for p in (path, run.run.path)
-        )
-        assert of_clients.keys() == of_run.keys() == {0, 1, 2}
-        for client, version in of_clients.items():
-            of_client = load_file(federation.folder / f"share_{client}" / RUNS / name / f"{version}.safetensors")
-            of_simulation = load_file(
-                run.run.path / "checkpoint" / "clients" / f"{client}-{of_run[client]}.safetensors"
-            )
-            assert of_client.keys() == of_simulation.keys()
-            assert all(torch.equal(of_client[name], of_simulation[name]) for name in of_client)
+    path = federation.path
+    assert {ROUNDS - 1, ROUNDS} <= seen.keys()
+    for round, tensors in seen.items():
+        expected = vars(run)["seen"][round]
+        assert tensors.keys() == expected.keys()
+        assert all(torch.equal(tensors[name], expected[name]) for name in expected), round
+    found, expected = (pd.read_csv(p / "metrics.csv").drop(columns="seconds") for p in (path, run.run.path))
+    pd.testing.assert_frame_equal(found, expected, check_exact=True)
+    name = json_in(path / "deployment.json")["run"]
+    of_clients, of_run = (
+        versions(p, load_checkpoint(p / "checkpoint" / "last.safetensors")[1]["clients"]) for p in (path, run.run.path)
+    )
+    assert of_clients.keys() == of_run.keys() == {0, 1, 2}
+    for client, version in of_clients.items():
+        of_client = load_file(federation.folder / f"share_{client}" / RUNS / name / f"{version}.safetensors")
+        of_simulation = load_file(run.run.path / "checkpoint" / "clients" / f"{client}-{of_run[client]}.safetensors")
+        assert of_client.keys() == of_simulation.keys()
+        assert all(torch.equal(of_client[name], of_simulation[name]) for name in of_client)

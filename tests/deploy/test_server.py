@@ -6,8 +6,10 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -45,12 +47,14 @@ class Here:
         self.folders = [shares.folder / f"client_{client}" for client in range(3)]
         self.n_clients, self.name, self.tamper = 3, name, tamper
         self.described: dict[int, dict] = {}
+        self.of_client: dict[int, Participant] = {}  # as each machine, and not this process, remembers
         self.asked: list[tuple[str, int]] = []
         self.personal: bool | None = None  # of whose models values are wanted
 
     def greet(self, greeting: RecordDict) -> None:
         for client, folder in enumerate(self.folders):
             self.described[client] = join(folder, False, *read(greeting))
+            self.of_client[client] = participant(folder, self.name, False)
 
     def ask(self, kind: str, contents: Mapping[int, RecordDict], group: str) -> dict[int, RecordDict | str]:
         answers: dict[int, RecordDict | str] = {}
@@ -58,7 +62,8 @@ class Here:
             self.asked.append((kind, client))
             self.personal = read(content)[0].get("personal")
             work: Callable = {"train": Participant.train, "evaluate": Participant.evaluate}[kind]
-            said, tensors = work(participant(self.folders[client], self.name, False), *read(content))
+            mine = self.of_client.get(client) or participant(self.folders[client], self.name, False)
+            said, tensors = work(mine, *read(content))
             changed = self.tamper(kind, client, said, dict(tensors))
             if changed is not None:
                 answers[client] = write(*changed)
@@ -115,6 +120,21 @@ def rows_of(run: Simulation) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in run.rows]
 
 
+@pytest.fixture(scope="module")
+def simulated(
+    shares: Shares, accelerator: Accelerator, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Simulation]:
+    """The federation of some words, simulated to its end once for all tests."""
+
+    @cache
+    def run(more: str) -> Simulation:
+        made = simulation(shares, tmp_path_factory.mktemp("simulated"), accelerator, more)
+        made.train()
+        return made
+
+    return run
+
+
 CASES = [
     "--method fedavg",
     "--method fedadam",
@@ -138,32 +158,35 @@ CASES = [
 
 
 @pytest.mark.parametrize("more", CASES)
-def test_it_is_the_simulation_to_the_bit(more: str, shares: Shares, tmp_path: Path, accelerator: Accelerator) -> None:
-    simulated, deployed = (
-        make(shares, tmp_path / kind, accelerator, more)
-        for kind, make in (("simulated", simulation), ("deployed", deployment))
-    )
-    for run in (simulated, deployed):
-        run.train()
-    np.testing.assert_equal(rows_of(deployed), rows_of(simulated))
-    for at in (simulated.run.checkpoint, previous(simulated.run.checkpoint)):
+def test_it_is_the_simulation_to_the_bit(
+    more: str, shares: Shares, tmp_path: Path, accelerator: Accelerator, simulated: Callable[[str], Simulation]
+) -> None:
+    deployed, run = deployment(shares, tmp_path, accelerator, more), simulated(more)
+    deployed.train()
+    np.testing.assert_equal(rows_of(deployed), rows_of(run))
+    for at in (run.run.checkpoint, previous(run.run.checkpoint)):
         (expected, said), (found, told) = (
-            load_checkpoint(p / "checkpoint" / at.name) for p in (tmp_path / "simulated", tmp_path / "deployed")
+            load_checkpoint(p / "checkpoint" / at.name) for p in (run.run.path, tmp_path)
         )
         assert same(found, expected)
         of_clients, of_simulated = (
-            versions(tmp_path / kind, each["clients"]) for kind, each in (("deployed", told), ("simulated", said))
+            versions(path, each["clients"]) for path, each in ((tmp_path, told), (run.run.path, said))
         )
         assert of_clients.keys() == of_simulated.keys()
         for client, version in of_clients.items():
             kept = shares.folder / f"client_{client}" / RUNS / remote(deployed).name / f"{version}.safetensors"
-            of_simulation = tmp_path / "simulated" / "checkpoint" / "clients" / f"{client}-{of_simulated[client]}"
+            of_simulation = run.run.path / "checkpoint" / "clients" / f"{client}-{of_simulated[client]}"
             assert same(load_file(kept), load_file(of_simulation.with_suffix(".safetensors")))
 
 
 @pytest.mark.parametrize("more", ["--method scaffold", "--method fedrep", "--method moon", "--method ditto"])
 def test_a_client_that_is_asked_twice_answers_the_same(
-    more: str, shares: Shares, tmp_path: Path, accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch
+    more: str,
+    shares: Shares,
+    tmp_path: Path,
+    accelerator: Accelerator,
+    simulated: Callable[[str], Simulation],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An answer may be lost, and whether it is lost is not always known."""
     asked: list[str] = []
@@ -178,13 +201,32 @@ def test_a_client_that_is_asked_twice_answers_the_same(
             return second
 
         monkeypatch.setattr(Participant, kind, twice)
-    deployed, simulated = (
-        make(shares, tmp_path / make.__name__, accelerator, more) for make in (deployment, simulation)
-    )
-    for run in (deployed, simulated):
-        run.train()
-    np.testing.assert_equal(rows_of(deployed), rows_of(simulated))
-    assert same(deployed.server, simulated.server) and {*asked} == {"train", "evaluate"}
+    deployed, expected = deployment(shares, tmp_path, accelerator, more), simulated(more)
+    deployed.train()
+    np.testing.assert_equal(rows_of(deployed), rows_of(expected))
+    assert same(deployed.server, expected.server) and {*asked} == {"train", "evaluate"}
+
+
+def test_two_runs_at_once_on_the_same_machines_do_not_meet(
+    shares: Shares, tmp_path: Path, accelerator: Accelerator, simulated: Callable[[str], Simulation]
+) -> None:
+    """One runs from its beginning to its end while another's first client is at work in the second round."""
+    words = {"outer": "--method scaffold", "inner": "--method fedavg"}
+
+    def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
+        if (kind, len(runs["outer"].rows), len(runs)) == ("train", 2, 1):
+            runs["inner"] = deployment(shares, tmp_path / "inner", accelerator, words["inner"])
+            runs["inner"].train()
+        return said, tensors
+
+    runs = {"outer": deployment(shares, tmp_path / "outer", accelerator, words["outer"], tamper)}
+    remote(runs["outer"]).nodes.of_client.clear()  # a machine forgets what it holds of a run when it joins another
+    runs["outer"].train()
+    assert runs.keys() == words.keys()
+    for name, run in runs.items():
+        alone = simulated(words[name])
+        np.testing.assert_equal(rows_of(run), rows_of(alone))
+        assert same(run.server, alone.server)
 
 
 BAD = {
@@ -200,29 +242,37 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("fault", BAD)
 def test_an_upload_that_is_not_what_it_should_be_is_refused_by_name_and_changes_nothing(
-    fault: str, shares: Shares, tmp_path: Path, accelerator: Accelerator, capsys: pytest.CaptureFixture
+    shares: Shares,
+    tmp_path: Path,
+    accelerator: Accelerator,
+    simulated: Callable[[str], Simulation],
+    capsys: pytest.CaptureFixture,
 ) -> None:
-    change, line = BAD[fault]
+    through = simulated("--method fedavg")
+    capsys.readouterr()
+    changes: list[Any] = []
 
     def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
         if kind == "train" and client == 1 and len(run.rows) == 2:
+            change = changes[-1]
             return (said, change(tensors)) if callable(change) else (said | change, tensors)
         return said, tensors
 
     run = deployment(shares, tmp_path / "stopped", accelerator, tamper=tamper)
-    with pytest.raises(UserError, match="client 1 in round 2") as error:
-        run.train()
-    assert line in str(error.value) and "refused" in str(error.value)
-    _, about = load_checkpoint(run.run.checkpoint)
-    assert len(about["rows"]) == 2 and set(versions(run.run.path, about["clients"]).values()) == {1}
+    for change, line in BAD.values():
+        if changes:
+            run.resume()
+        changes.append(change)
+        with pytest.raises(UserError, match="client 1 in round 2") as error:
+            run.train()
+        assert line in str(error.value) and "refused" in str(error.value)
+        _, about = load_checkpoint(run.run.checkpoint)
+        assert len(about["rows"]) == 2 and set(versions(run.run.path, about["clients"]).values()) == {1}
     # Resumed with a client that is as it should be, it ends as if nothing had been.
     resumed = deployment(shares, tmp_path / "stopped", accelerator, name=remote(run).name)
     resumed.resume()
     resumed.train()
-    through = simulation(shares, tmp_path / "simulated", accelerator)
-    through.train()
     assert same(resumed.server, through.server)
     np.testing.assert_equal(rows_of(resumed), rows_of(through))
     assert capsys.readouterr().err == ""

@@ -32,6 +32,7 @@ NETWORKS = [
     ("timm:test_vit", "taskonomy"),
 ]
 RANDOM = ("tiny", "deeplabv3plus")  # drops out half of a layer
+WAYS: dict[tuple, object] = {}  # how copies of a network train side by side: found out once, as it takes longer
 
 
 def federation(
@@ -54,9 +55,12 @@ def federation(
     )
     federated = FederatedData(data, np.split(data.train[:24], 2), [data.test[:2]] * 2, np.zeros(len(data), np.int64))
     how = SimulationSettings(0, evaluate_every=9, **more)
-    return Simulation(
-        model, federated, FederationConfig(local=settings, settings=how), Accelerator(cpu=True), Run(folder)
-    )
+    config = FederationConfig(local=settings, settings=how)
+    simulation = Simulation(model, federated, config, Accelerator(cpu=True), Run(folder))
+    if how.vectorised_clients != 1:
+        build = vars(simulation.trainer._build)
+        build["_way"] = WAYS[network, norm] = WAYS.get((network, norm)) or simulation.trainer._build._way
+    return simulation
 
 
 @pytest.mark.parametrize("vectorised_clients", [1, 2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,8 +18,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from datasets.sources.taskonomy import available_tasks
-from datasets.table import Table
+from datasets.table import Table, read_table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from models.central.settings import TrainSettings
@@ -37,7 +37,6 @@ from network.engine.simulation import Simulation
 from network.engine.workspace import StackedCopies, VmappedCopies
 from network.settings import SimulationSettings
 from tests.conftest import start_spread
-from tests.datasets.tables import select_views
 from tests.network import quadratic as q
 from utils import filling
 from utils.errors import UserError
@@ -48,10 +47,17 @@ SIZE = 16
 SMOOTH = "reshading"
 
 
+@pytest.fixture(scope="module")
+def packed(table: Table) -> None:
+    """The images of two tasks are packed, so that copies of the data folder have them."""
+    for task in ("normal", SMOOTH):
+        data_of(table, task)
+
+
 @pytest.fixture
-def copied(own_copy: Path) -> Table:
-    """The table of a data folder of the test's own, where packed images and outputs are."""
-    return select_views(own_copy, ["aspen", "birch"], available_tasks(own_copy), 0.25, 0)
+def copied(packed: None, rendered: Path, tmp_path: Path) -> Table:
+    """The table of a data folder of the test's own, where outputs are; its files, not to be changed, are all tests'."""
+    return read_table(shutil.copytree(rendered, tmp_path / "copy", copy_function=os.link))
 
 
 def data_of(table: Table, task: str = "normal") -> TaskData:
@@ -102,31 +108,30 @@ def columns(run: Simulation) -> np.ndarray:
     return pd.DataFrame(run.rows).drop(columns="seconds").to_numpy(float)
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
 @pytest.mark.parametrize("name", ["fedavg", "moon", "fedproto", "scaffold", "fedrep", "ditto", "fedrcl"])
-def test_clients_train_on_kept_outputs_as_with_the_encoder(
-    copied: Table, tmp_path: Path, name: str, at_once: int
-) -> None:
+def test_clients_train_on_kept_outputs_as_with_the_encoder(copied: Table, tmp_path: Path, name: str) -> None:
+    """One by one and side by side."""
     # A smooth loss and group norm, with which rounding errors of stacked encoders stay what they are.
     data, settings = data_of(copied, SMOOTH), {"lr_schedule": "plateau", "momentum": 0.5}
-    expected = federation(model_of(SMOOTH, norm="group"), data, tmp_path / "encoder", name, at_once, **settings)
+    expected = federation(model_of(SMOOTH, norm="group"), data, tmp_path / "encoder", name, **settings)
     expected.train()
-    model, kept = on_kept_outputs(model_of(SMOOTH, norm="group"), data, asked(), ACCELERATOR)
-    found = federation(model, kept, tmp_path / "kept", name, at_once, **settings)
-    with encoding(model.encoder.encoder) as seen:
-        found.train()
-    assert not seen
-    np.testing.assert_allclose(columns(found), columns(expected), rtol=1e-5, atol=1e-6)
-    assert found.server.keys() >= expected.trainer.model.state_dict().keys()
     whole = model_of(SMOOTH, norm="group").state_dict()
-    for key, tensor in whole.items():  # the frozen part is saved as it was
-        same = torch.equal if key.startswith("encoder.") else torch.allclose
-        assert same(found.server[key], tensor if same is torch.equal else expected.server[key])
-    saved = load_checkpoint(found.run.checkpoint)[0]
-    assert {f"server.{key}" for key in whole} <= saved.keys()
-    costs = [run.costs() for run in (found, expected)]
-    for cost in ("parameters", "parameters_trained", "forward_macs", "parameters_sent", "bytes_up", "bytes_down"):
-        assert costs[0][cost] == costs[1][cost]
+    for at_once in (1, 2):
+        model, kept = on_kept_outputs(model_of(SMOOTH, norm="group"), data, asked(), ACCELERATOR)
+        found = federation(model, kept, tmp_path / f"kept {at_once}", name, at_once, **settings)
+        with encoding(model.encoder.encoder) as seen:
+            found.train()
+        assert not seen
+        np.testing.assert_allclose(columns(found), columns(expected), rtol=1e-5, atol=1e-6)
+        assert found.server.keys() >= expected.trainer.model.state_dict().keys()
+        for key, tensor in whole.items():  # the frozen part is saved as it was
+            same = torch.equal if key.startswith("encoder.") else torch.allclose
+            assert same(found.server[key], tensor if same is torch.equal else expected.server[key])
+        saved = load_checkpoint(found.run.checkpoint)[0]
+        assert {f"server.{key}" for key in whole} <= saved.keys()
+        costs = [run.costs() for run in (found, expected)]
+        for cost in ("parameters", "parameters_trained", "forward_macs", "parameters_sent", "bytes_up", "bytes_down"):
+            assert costs[0][cost] == costs[1][cost]
 
 
 @pytest.mark.parametrize(
@@ -336,6 +341,7 @@ def test_outputs_for_images_that_were_packed_anew_are_removed(copied: Table) -> 
     on_kept_outputs(model_of(), data_of(copied), asked(), ACCELERATOR)
     [before] = files(copied)
     photograph = copied.data_path / copied.cells("rgb")[0]
+    photograph.unlink()
     photograph.write_bytes((copied.data_path / copied.cells("rgb")[1]).read_bytes())
     _, kept = on_kept_outputs(model_of(), data_of(copied), asked(), ACCELERATOR)
     [after] = files(copied)

@@ -210,10 +210,11 @@ def test_a_network_looks_at_each_image_once_however_often_it_is_stopped(table: T
                 raise KeyboardInterrupt
             yield from super().maps(*given)
 
-    teacher, photographs = Stopped(NETWORK, table, CPU), Photographs(table, 32, CPU)
+    small = replace(NETWORK, features="random:test_resnet")
+    teacher, photographs = Stopped(small, table, CPU), Photographs(table, 32, CPU)
     with pytest.raises(KeyboardInterrupt):
-        make_guidance(tmp_path, teacher, NETWORK, photographs, Accelerator(cpu=True))
-    found, basis = make_guidance(tmp_path, teacher, NETWORK, photographs, Accelerator(cpu=True))
+        make_guidance(tmp_path, teacher, small, photographs, Accelerator(cpu=True))
+    found, basis = make_guidance(tmp_path, teacher, small, photographs, Accelerator(cpu=True))
     assert teacher.calls == 1 + 72 // 8
     # Looking at all images again for the basis, its scale and the vectors gives the same.
     again = fit(teacher, photographs, Notes(tmp_path / "again", "", writes=False))
@@ -223,7 +224,7 @@ def test_a_network_looks_at_each_image_once_however_often_it_is_stopped(table: T
     expected = vectors_of(teacher, again, photographs.batch(rows), rows, np.zeros((72, 1), np.int64))
     np.testing.assert_allclose(found, expected, atol=2e-2, rtol=2e-2)
     calls = teacher.calls
-    make_guidance(tmp_path, teacher, NETWORK, photographs, Accelerator(cpu=True))
+    make_guidance(tmp_path, teacher, small, photographs, Accelerator(cpu=True))
     assert teacher.calls == calls and not list(tmp_path.glob("seen*"))
 
 

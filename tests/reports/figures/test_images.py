@@ -18,6 +18,7 @@ from tests.datasets.tables import bound
 from tests.reports.figures.pictures import check_figure, legend_of, words
 
 DENSE = [name for name, task in TASKS.items() if task.dense and not task.instances]
+KINDS = {(TASKS[name].categorical, TASKS[name].out_channels, TASKS[name].value_range): name for name in DENSE}
 
 
 @pytest.fixture
@@ -36,8 +37,10 @@ def draw_predictions(
     return images.predictions(task, rng.random((n, 3, 8, 8)), targets, valid, outputs, task_name, path)
 
 
-@pytest.mark.parametrize("n, valid_share", [(1, 1.0), (3, 0.5), (2, 0.0)])
-@pytest.mark.parametrize("task", DENSE)
+@pytest.mark.parametrize(
+    "task, n, valid_share",
+    [(task, *how) for task in KINDS.values() for how in ((1, 1.0), (2, 0.0))] + [(task, 2, 0.5) for task in DENSE],
+)
 def test_predictions(path: Path, task: str, n: int, valid_share: float) -> None:
     check_figure(path, draw_predictions(task, "scaled", path, n=n, valid_share=valid_share, level=1))
 
