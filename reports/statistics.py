@@ -180,6 +180,7 @@ def judged_rows(name: str, rows: Sequence[tuple[Mapping[str, Any], Change, bool]
     p_adjusted = adjusted([change.p if change else np.nan for change in tests])
 
     def words(p_values: np.ndarray) -> list[str]:
+        """Each row's verdict, by these p."""
         return [verdict(of, p, *sides) if of else WITHHELD for of, p in zip(tests, p_values, strict=True)]
 
     columns = {name: words(p_adjusted), "p, adjusted": [*map(p_text, p_adjusted)]}

@@ -47,7 +47,7 @@ FOREIGN = {
 }
 FOREIGN_OPTIONS = {
     "--clip", "--components", "--cpus", "--database", "--dest", "--disable", "--enable", "--exponent", "--extra",
-    "--flag", "--host", "--logdir", "--machine_rank",
+    "--cov", "--flag", "--host", "--logdir", "--machine_rank",
     "--main_process_ip", "--main_process_port", "--multi_gpu", "--nodes", "--num_machines",
     "--num_processes", "--soak", "--ssl", "--stream", "--time",
 }  # fmt: skip
