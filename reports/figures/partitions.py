@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.collections import PolyCollection
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
@@ -102,12 +103,14 @@ def stack(
     axes: Any, counts: np.ndarray, labels: Sequence[str] | None = None, colours: Sequence[Any] | None = None
 ) -> None:
     """A stacked bar per client of the images that it has of each group, a colour and label per group, on axes."""
-    bottom = np.zeros(len(counts))
+    left, ends = np.arange(len(counts)) - 0.45, np.cumsum(np.insert(counts, 0, 0, axis=1), axis=1)
     for group, colour in enumerate(colours or palette(counts.shape[1])):
+        low, high = ends[:, group], ends[:, group + 1]
+        corners = np.stack([left, low, left, high, left + 0.9, high, left + 0.9, low], axis=1).reshape(-1, 4, 2)
         label = labels[group] if labels else None
-        axes.bar(range(len(counts)), counts[:, group], 0.9, bottom=bottom, color=colour, label=label)
-        bottom += counts[:, group]
-    axes.set(xlim=(-0.6, len(counts) - 0.4), ylim=(0, 1.04 * bottom.max()))
+        # A collection for each group: of a rectangle for each bar, making the figure takes longer than drawing it.
+        axes.add_collection(PolyCollection([*corners], facecolor=colour, linewidth=0, label=label))
+    axes.set(xlim=(-0.6, len(counts) - 0.4), ylim=(0, 1.04 * ends[:, -1].max()))
 
 
 def _heat_map(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from PIL import Image
 
@@ -51,6 +52,11 @@ def bars_of(axes: Any) -> dict[str, list[tuple[float, ...]]]:
             names = (container.get_label(), bars[0].get_label(), to_hex(bar.get_facecolor()))
             key = next(name for name in names if not name.startswith("_"))
             found.setdefault(key, []).append((*np.round(bar.get_xy(), 9), bar.get_width(), bar.get_height()))
+    for group in (each for each in axes.collections if type(each) is PolyCollection):
+        label, [colour] = group.get_label(), group.get_facecolor()
+        boxes = [path.get_extents() for path in group.get_paths()]
+        bars = [(round(box.x0, 9), round(box.y0, 9), box.width, box.height) for box in boxes]
+        found[to_hex(colour) if label.startswith("_") else label] = bars
     return found
 
 

@@ -21,7 +21,7 @@ def test_it_is_a_figure(tmp_path: Path) -> None:
 
 def test_a_partition_is_skewed_in_its_own_groups_alone(drawn: list[Figure], tmp_path: Path) -> None:
     method.method(PHOTOGRAPH, DEPTH, tmp_path / "method.png")
-    panels = [[axes for axes in part.axes if axes.containers] for part in drawn[0].subfigs][1]
+    panels = [[axes for axes in part.axes if bars_of(axes)] for part in drawn[0].subfigs][1]
     skew = []
     for axes in panels:  # by row: what is partitioned; by column: classes and clusters
         counts = np.array([[bar[3] for bar in bars] for bars in bars_of(axes).values()]).T

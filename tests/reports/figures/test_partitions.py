@@ -59,7 +59,7 @@ def test_groups_have_their_names_or_else_their_numbers() -> None:
     (legend,) = bars.legends
     expected = ["living room", "a scene that nobody ", "2", "3"]
     assert [text.get_text() for text in legend.get_texts()] == expected
-    assert [bar.get_label() for bar in bars.axes[0].containers] == expected
+    assert [bar.get_label() for bar in bars.axes[0].collections] == expected
     rows = partitions._heat_map(counts, "title", "class", np.zeros(len(counts), bool), names).axes[1].get_yticklabels()
     assert [row.get_text() for row in rows] == expected[::-1]  # the largest group first
 
@@ -136,9 +136,7 @@ def test_a_client_is_a_bar_of_its_groups_one_upon_the_other(drawn: list[Figure])
     assert [x + width / 2 for x, _, width, _ in bars_of(axes)["attic"]] == pytest.approx([0, 1])
     assert axes.get_ylim() == (0, pytest.approx(1.04 * 5)) and axes.get_ylabel() == "images"
     assert list(legend_of(drawn[0]).values()) == [to_hex(colour) for colour in palette(3)]
-    assert [to_hex(container.patches[0].get_facecolor()) for container in axes.containers] == [
-        *legend_of(drawn[0]).values()
-    ]
+    assert [to_hex(group.get_facecolor()[0]) for group in axes.collections] == [*legend_of(drawn[0]).values()]
 
 
 @pytest.mark.parametrize(("n_clients", "n_groups"), [(6, 3), (70, 40)])
