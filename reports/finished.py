@@ -97,7 +97,8 @@ def finished_runs(folder: Path) -> list[Finished]:
 
 def _place(run: Finished) -> list[tuple[Any, ...]]:
     """A key to sort runs by: their arguments' names and values, task and method first."""
-    return [(name, *_rank(run.settings.get(name))) for name in dict.fromkeys(["task", "method", *run.settings])]
+    settings = run.settings
+    return [(name, *_rank(settings.get(name))) for name in dict.fromkeys(["task", "method", *settings])]
 
 
 def _rank(value: Any) -> tuple[bool, float, str]:

@@ -137,6 +137,8 @@ def diff(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 def plain(value: Any) -> Any:
     """As it is read back from JSON: paths as text, and tuples, of a task's classes too, as lists."""
+    if value is None or type(value) in (str, int, float, bool):  # most are, and tables of thousands of runs ask for all
+        return value
     return json.loads(json.dumps(value, default=str))
 
 
@@ -166,8 +168,7 @@ class Stage(Settings):
 
         UserError as on the command line. None is as if the argument were not given.
         """
-        parser = Parser(None)
-        cls.add_arguments(parser)
+        parser = cls.parser()
         return cls.from_config(vars(parser.parse_args(parser.words_of(values))))
 
     def to_json(self) -> dict[str, Any]:
