@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from utils.errors import UserError, run_script
 
 if TYPE_CHECKING:
     from datasets.table import Listing
-    from stages.table import TableStage
-
-
-def parse_args(words: Sequence[str] | None = None) -> TableStage:
-    """The command line, or these words in its place."""
-    from stages.table import TableStage
-
-    return TableStage.from_args(__doc__, words)
 
 
 def main() -> None:
     """Find the images, and keep them as a table."""
-    config = parse_args().config
+    from stages.table import TableStage
+
+    config = TableStage.from_args(__doc__).config
     keep(config, find(config))
 
 

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from utils.errors import run_script
-
-if TYPE_CHECKING:
-    from stages.teacher import TeacherStage
 
 _FEW = 64  # images that --test_mode uses
 
 
-def parse_args(words: Sequence[str] | None = None) -> TeacherStage:
-    """The command line, or these words in its place."""
-    from stages.teacher import TeacherStage
-
-    return TeacherStage.from_args(__doc__, words)
-
-
 def main() -> None:
     """Find the basis, compute every image's vectors, and draw them."""
-    stage = parse_args()
+    from stages.teacher import TeacherStage
+
+    stage = TeacherStage.from_args(__doc__)
     from datasets.table import read_table
     from models.teacher.basis import Photographs
     from models.teacher.guidance import RECORD, make_guidance

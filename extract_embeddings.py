@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from utils.errors import run_script
-
-if TYPE_CHECKING:
-    from stages.clusters import ClusterStage
-
-
-def parse_args(words: Sequence[str] | None = None) -> ClusterStage:
-    """The command line, or these words in its place."""
-    from stages.clusters import ClusterStage
-
-    return ClusterStage.from_args(__doc__, words)
 
 
 def main() -> None:
     """Write assignments_<task>.npy and centers_<task>.npy, and the figures of the clusters."""
-    stage = parse_args()
+    from stages.clusters import ClusterStage
+
+    stage = ClusterStage.from_args(__doc__)
     import torch
 
     from datasets.task_data import TaskData

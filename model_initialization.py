@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from utils.errors import run_script
-
-if TYPE_CHECKING:
-    from stages.initial import InitialStage
-
-
-def parse_args(words: Sequence[str] | None = None) -> InitialStage:
-    """The command line, or these words in its place."""
-    from stages.initial import InitialStage
-
-    return InitialStage.from_args(__doc__, words)
 
 
 def main() -> None:
     """Build the model and save it with its settings."""
-    stage = parse_args()
+    from stages.initial import InitialStage
+
+    stage = InitialStage.from_args(__doc__)
     from datasets.table import classes_for
     from models.networks.task_model import init_file, make_initial_model
 

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from utils.errors import UserError, run_script
-
-if TYPE_CHECKING:
-    from stages.central import CentralStage
-
-
-def parse_args(words: Sequence[str] | None = None) -> CentralStage:
-    """The command line, or these words in its place."""
-    from stages.central import CentralStage
-
-    return CentralStage.from_args(__doc__, words)
 
 
 def main() -> None:
     """Train, and measure the best model on the held-out images beside the constant baseline."""
-    stage = parse_args()
+    from stages.central import CentralStage
+
+    stage = CentralStage.from_args(__doc__)
     from datasets.task_data import TaskData
     from models.central.evaluation import evaluate, mean_values, measure_trivial
     from models.central.start import starting_model

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from utils.errors import run_script
-
-if TYPE_CHECKING:
-    from stages.federated import FederatedStage
-
-
-def parse_args(words: Sequence[str] | None = None) -> FederatedStage:
-    """The command line, or these words in its place."""
-    from stages.federated import FederatedStage
-
-    return FederatedStage.from_args(__doc__, words)
 
 
 def main() -> None:
     """Assign the images, report how uneven the partition is, train, and draw the result."""
-    stage = parse_args()
+    from stages.federated import FederatedStage
+
+    stage = FederatedStage.from_args(__doc__)
     from datasets.task_data import TaskData
     from models.central.training import early_file
     from models.networks.frozen import on_kept_outputs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from sweeps.experiment import BUILTIN, Experiment, Given, experiment_of, read_ex
 from sweeps.grid import Command, Job
 from sweeps.served import served
 from sweeps.sources import given_source
+from utils.args import Parser
 from utils.errors import UserError
 
 # Of the stages that make what others read, the argument that names the folder for it; a file there is a task's.
@@ -64,11 +66,15 @@ def parsed_jobs(jobs: Iterable[Job]) -> list[Job]:
     `key` alone would not tell. Jobs that need it need the one before in its place. UserError for what a script refuses,
     and where two jobs would make one file of models or clusters in two ways.
     """
+    from stages.scripts import STAGE_OF
+
     distinct: dict[str, Job] = {}
     kept: dict[str, str] = {}  # for each job the name of the one that says the same
     made: dict[tuple, Mapping[str, Any]] = {}
+    parser_of = cache(lambda script: STAGE_OF[script].parser())  # making one takes longer than reading with it
     for job in jobs:
-        scripts, configs = [command[0] for command in job.commands], tuple(map(parsed, job.commands))
+        scripts = [command[0] for command in job.commands]
+        configs = tuple(parsed(command, parser_of(command[0])) for command in job.commands)
         for script, config in zip(scripts, configs, strict=True):
             _check_alone(script, config, made)
         key = repr([(script, sorted(config.items())) for script, config in zip(scripts, configs, strict=True)])
@@ -78,11 +84,15 @@ def parsed_jobs(jobs: Iterable[Job]) -> list[Job]:
     return list(distinct.values())
 
 
-def parsed(command: Command) -> Mapping[str, Any]:
-    """The configuration that a script would run with, its method's defaults included; UserError like the script."""
-    from sweeps.preload import MODULES
+def parsed(command: Command, parser: Parser | None = None) -> Mapping[str, Any]:
+    """The configuration that a script would run with, its method's defaults included; UserError like the script.
 
-    return MODULES[command[0]].parse_args(command[1:]).config
+    `parser` is that of its stage, if there is one already.
+    """
+    from stages.scripts import STAGE_OF
+
+    stage = STAGE_OF[command[0]]
+    return stage.from_config(vars((parser or stage.parser()).parse_args(command[1:]))).config
 
 
 def _check_alone(script: str, config: Mapping[str, Any], made: dict[tuple, Mapping[str, Any]]) -> None:

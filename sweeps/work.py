@@ -48,13 +48,14 @@ def select(command: Command, buildings: Path, tasks: Sequence[str]) -> None:
     written, where the images have no targets of one of these tasks.
     """
     from datasets.table import STAGE, read_table, source_of
+    from sweeps.expand import parsed
     from sweeps.preload import MODULES
 
     source, folder = source_of(buildings.parent), buildings.parent
     if source is None or (source == "taskonomy" and buildings.is_file()):
         stage = MODULES[command[0]]
         with in_place_of_own(command):
-            config = stage.parse_args().config
+            config = parsed(command)
             found = stage.find(config)
             check_tasks(tasks, found.info, folder)
             stage.keep(config, found)

@@ -160,11 +160,10 @@ def check_python(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     shortened = {"…", "..."} & set(arguments)
     monkeypatch.setattr(sys, "argv", [module, *(word for word in arguments if word not in shortened)])
     script = importlib.import_module(module)
+    path = Path(script.main.__code__.co_filename) if hasattr(script, "main") else path  # of one with two names
     try:
         if module == "run_sweep":
             check_sweep(arguments, monkeypatch)
-        elif hasattr(script, "parse_args"):
-            script.parse_args()
         elif path in SCRIPTS:
             if "from_args(" in path.read_text(encoding="utf-8"):
                 read = Settings.from_args.__func__  # type: ignore[attr-defined]

@@ -101,9 +101,14 @@ class Settings:
     @classmethod
     def from_args(cls, description: str | None, words: Sequence[str] | None = None) -> Self:
         """Of the command line, or of these words in its place; `description` is what `--help` begins with."""
+        return cls.from_config(vars(cls.parser(description).parse_args(words)))
+
+    @classmethod
+    def parser(cls, description: str | None = None) -> Parser:
+        """What reads its arguments, as often as is wanted."""
         parser = Parser(description)
         cls.add_arguments(parser)
-        return cls.from_config(vars(parser.parse_args(words)))
+        return parser
 
 
 @dataclass_transform(kw_only_default=True)

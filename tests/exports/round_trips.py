@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import extract_datapoints_for_experiments as stage_1
 from datasets.sources import select_images
 from datasets.stored import read_values
 from datasets.table import Table, read_boxes, read_table
+from stages.table import TableStage
 from tests.exports.truth import CLASSES, HEIGHT, PHOTOGRAPHS, WIDTH, Photograph
 
 EXPORTS = Path(os.environ["EXPORTS"])
@@ -154,7 +154,7 @@ def test_a_tool_and_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     root = tmp_path / name
     shutil.copytree(EXPORTS / name, root)
     monkeypatch.setattr("sys.argv", ["stage 1", "--data_path", str(root), *shlex.split(arguments)])
-    select_images(**stage_1.parse_args().config)
+    select_images(**TableStage.from_args(None).config)
     table = read_table(root)
     assert len(table) == len(PHOTOGRAPHS)
     check(table)

@@ -12,6 +12,7 @@ import pytest
 from datasets.table import DatasetInfo
 from network.provenance import provenance
 from sweeps import work
+from sweeps.expand import parsed
 from sweeps.preload import MODULES
 from tests.datasets.sources.finding import save_image, select
 from utils.command import command_line, in_place_of_own
@@ -50,12 +51,11 @@ def test_tables_that_this_list_has_not_made_stay(
     kept: list[dict] = []
     found = SimpleNamespace(info=DatasetInfo("taskonomy", ("rgb",)))
     stage = SimpleNamespace(
-        parse_args=lambda: SimpleNamespace(config={}),
         find=lambda args: found,
         keep=lambda args, found: kept.append(args),
     )
     monkeypatch.setitem(MODULES, "extract_datapoints_for_experiments.py", stage)
-    work.select(("extract_datapoints_for_experiments.py",), tmp_path / "rooms.csv", [])
+    work.select(("extract_datapoints_for_experiments.py", "--data_path", "x"), tmp_path / "rooms.csv", [])
     assert len(kept) == (not stays)
     assert (f"--source {source} has found" in capsys.readouterr().out) == stays
 
@@ -78,10 +78,7 @@ def test_a_job_reads_and_records_its_own_command(tmp_path: Path, monkeypatch: py
         "--rand_seed",
         "7",
     )
-    stage = MODULES[command[0]]
-    begin = SimpleNamespace(
-        main=lambda: Run.create(stage.parse_args().config | provenance(stage.parse_args().config), "run")
-    )
+    begin = SimpleNamespace(main=lambda: Run.create((of := parsed(command_line())) | provenance(of), "run"))
     monkeypatch.setitem(MODULES, command[0], begin)
     before = [*sys.argv]
     work.call(command)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import extract_datapoints_for_experiments as stage_1
 from datasets.packed import load_packed
 from datasets.sources import select_images
 from datasets.table import Table, read_boxes, read_table
 from datasets.tasks import MAPS, TASKS
+from stages.table import TableStage
 from tests.datasets.sources.finding import noise, save_image
 
 SIZE = 8
@@ -351,5 +351,5 @@ def test_a_layout_is_read_with_the_arguments_of_the_page(
     monkeypatch.setattr(
         "sys.argv", ["stage 1", "--data_path", str(tmp_path), "--test_fraction", "0.5", *shlex.split(arguments)]
     )
-    select_images(**stage_1.parse_args().config)
+    select_images(**TableStage.from_args(None).config)
     check(read_table(tmp_path))
