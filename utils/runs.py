@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -299,7 +300,7 @@ def environment() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "packages": _versions(),
         "commit": _commit(),
         "command": command_line(),
         "cpu_threads": torch.get_num_threads(),
@@ -333,6 +334,12 @@ def _noted(note: Path) -> Path:
     return Path(path)
 
 
+@cache
+def _versions() -> dict[str, str | None]:
+    """Those of the packages, None for one that is missing, as they are when this is first called."""
+    return {name: _version(name) for name in _PACKAGES}
+
+
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
@@ -340,8 +347,9 @@ def _version(package: str) -> str | None:
         return None
 
 
+@cache
 def _commit() -> str | None:
-    """The checkout's commit, with `-dirty` if files differ from it; None outside a git checkout."""
+    """The checkout's commit when this is first called, `-dirty` if files differ from it; None outside a checkout."""
     command = ["git", "describe", "--always", "--dirty"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent)

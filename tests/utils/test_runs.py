@@ -64,6 +64,7 @@ def test_directory_says_what_was_run(tmp_path: Path) -> None:
 
 def test_directory_is_made_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(runs, "_commit", runs._commit.__wrapped__)
     run = Run.create(arguments(tmp_path), *PARTS)
     assert json.loads((run.path / "environment.json").read_text())["commit"] is None
 
