@@ -80,8 +80,9 @@ def small_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     That of features and teachers has weights of its own, too.
     """
     tiny = ENCODERS["tiny"]
-    for name, entry in [*ENCODERS.items()]:
-        small = replace(entry, build=encoder_entry(RELATIVES.get(name, name)).build, pyramid=tiny.pyramid)
+    for name in {*ENCODERS, *RELATIVES}:
+        build = encoder_entry(RELATIVES.get(name, name)).build
+        small = replace(encoder_entry(name), build=build, pyramid=tiny.pyramid)
         monkeypatch.setitem(ENCODERS, name, small)
     monkeypatch.setattr(features, "LITE0_OF_TIMM", "test_efficientnet")
     monkeypatch.setattr(features, "load_lite0", lambda network: None)
