@@ -112,6 +112,7 @@ def pytest_collection_finish() -> None:
     """What is loaded now stays, and is not searched for garbage again and again: with PyTorch, millions of objects."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)  # runs, tables and figures make many objects that nothing but their count frees
 
 
 def _as_in_a_terminal() -> None:
