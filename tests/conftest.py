@@ -51,7 +51,7 @@ def forks() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", str(ROOT))
-        context.set_forkserver_preload(["sweeps.preload", "timm"])
+        context.set_forkserver_preload(["sweeps.preload", "timm", "tests.conftest"])
         ensure_running()
     return context
 

@@ -31,9 +31,8 @@ TRAIN = (
     "--use_accelerator False --checkpoint_every 2"
 )
 FED = (
-    "test_fed.py --task normal --type class_based --n_clients 3 --n_rounds 4 --sgd_per_epoch 2 --momentum 0.5 "
-    "--allow_unassigned 1 "
-    "--batch_size 8 --clients_per_round 2 --plot_distribution False --use_accelerator False"
+    "test_fed.py --task normal --type class_based --partition equal_size --n_clients 3 --n_rounds 4 --sgd_per_epoch 2 "
+    "--momentum 0.5 --batch_size 8 --clients_per_round 2 --plot_distribution False --use_accelerator False"
 )
 FEDERATIONS = {
     "scaffold": f"{FED} --method scaffold",
@@ -409,7 +408,7 @@ def test_runs_started_at_once_do_not_meet(prepared: Path, tmp_path: Path) -> Non
         process.join(_LIMIT)
         assert process.exitcode == 0, (folder / "output.txt").read_text()[-3000:]
     runs = [path.parent for path in folder.glob("results/test_federated/**/summary.json")]
-    assert sorted(run.name for run in runs) == ["alpha0.1_seed42", "alpha0.1_seed42_2"]
+    assert sorted(run.name for run in runs) == ["equal_size_alpha0.1_seed42", "equal_size_alpha0.1_seed42_2"]
     one, other = (pd.read_csv(run / "metrics.csv").drop(columns="seconds") for run in runs)
     assert one.equals(other)
     # The clusters are those of one of them, whichever came last.

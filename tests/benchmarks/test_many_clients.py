@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Sequence
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -42,6 +45,15 @@ def test_a_table_has_a_row_a_method(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert all("1.10 (1.00 to 1.20)" in row for row in rows)  # the first round and the last do not count
 
 
-def test_a_federation_that_fails_says_why() -> None:
+def test_a_federation_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: Sequence[str], **how: object) -> CompletedProcess:
+        """A program of the command line, in this process, which has imported everything."""
+        try:
+            exec(command[-1], {})
+        except Exception:
+            return CompletedProcess(command, 1, "", traceback.format_exc())
+        return CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(many_clients.subprocess, "run", run)
     with pytest.raises(UserError, match="none, 10 clients: KeyError: 'none'"):
         many_clients.elsewhere("none", 10, 1)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +16,8 @@ import torch.nn.functional as F
 
 from benchmarks import peers
 from benchmarks.peer_processes.federation import MODELS, Federation, arrays_of
+from benchmarks.processes import several
+from tests.conftest import start_in, start_spread
 from utils.errors import UserError
 
 SMALL = Federation("dense", n_clients=3, n_steps=2, batch_size=4, lr=0.1)
@@ -68,8 +74,38 @@ def test_processor_time_is_refused_where_others_work_for_a_system(
         peers.main()
 
 
+class Forks:
+    """What a benchmark asks of `Popen`, as processes that begin with everything imported and without a launcher.
+
+    `tests/utils/test_processes.py` starts the launcher.
+    """
+
+    def __init__(self, command: Sequence[str], **how: object) -> None:
+        n = next(n for n in (2, 1) if command[: len(several(n))] == several(n))
+        words = " ".join(word.replace(" ", "") for word in command[len(several(n)) :])  # of JSON
+        folder = Path(command[-1]).parent
+        self._processes = start_spread(folder, words, n) if n > 1 else [start_in(folder, words)]
+
+    def poll(self) -> int | None:
+        return self._processes[0].exitcode
+
+    def wait(self, seconds: float | None = None) -> None:
+        for process in self._processes:
+            process.join()
+
+    def terminate(self) -> None:
+        for process in self._processes:
+            process.terminate()
+
+
+def start(command: Sequence[str], **how: Any) -> Forks | subprocess.Popen:
+    """Ours as `Forks`; the plain loop, which must run without the project, as it is."""
+    return (Forks if "benchmarks.peer_processes.ours" in command else subprocess.Popen)(command, **how)
+
+
 @pytest.mark.parametrize("cores", [1, 2])
-def test_plain_loop_and_ours_are_federated_averaging_by_hand(cores: int) -> None:
+def test_plain_loop_and_ours_are_federated_averaging_by_hand(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": start}))
     federation = replace(SMALL, cores=cores)
     # The plain loop is of one process whatever the cores.
     _, weights = peers.run(federation, ["bare steps", "ours"][cores - 1 :], repeats=1, rounds=2)

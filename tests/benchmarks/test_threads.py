@@ -2,18 +2,53 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks import threads
 from benchmarks.threads import WAYS, Federation, rows, run
+from tests.conftest import start_in
 from utils.errors import UserError
 
 
-def test_table_has_a_row_a_way(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+class Fork:
+    """What a benchmark asks of `Popen`, as a process that begins with everything imported."""
+
+    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], **how: object) -> None:
+        folder = Path(mkdtemp(dir=Path.cwd()))
+        pipes = [folder / "in", folder / "out"]
+        for pipe in pipes:
+            os.mkfifo(pipe)
+        hook = partial(_talk, *pipes, int(env["OMP_NUM_THREADS"]))
+        self._process = start_in(folder, " ".join(command[1:]), hook)
+        self.stdin, self.stdout = pipes[0].open("w"), pipes[1].open()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def communicate(self) -> None:
+        self._process.join()
+        self.stdin.close(), self.stdout.close()
+
+
+def _talk(commands: Path, answers: Path, n_threads: int) -> None:
+    sys.stdin, sys.stdout = commands.open(), answers.open("w")
+    torch.set_num_threads(n_threads)
+
+
+def test_table_has_a_row_a_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(threads, "subprocess", SimpleNamespace(Popen=Fork, PIPE=subprocess.PIPE))
     command = "threads --scale smallest --others 0 --repeats 1 --rounds 1"
     monkeypatch.setattr("sys.argv", command.split())
     monkeypatch.setattr(threads, "WAYS", (WAYS[0], WAYS[-1]))

@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from datasets.sources.taskonomy import available_tasks
 from datasets.table import Table, read_table
 from datasets.task_data import TaskData
 from datasets.tasks import TASKS, get_task
@@ -63,6 +64,13 @@ def finished(rendered: Path, table: Table, tmp_path_factory: pytest.TempPathFact
     for command in ("model_initialization.py --task normal --image_size 32 --norm group", FED.format(data="copy")):
         assert run_forked(folder, command).returncode == 0
     return folder
+
+
+@pytest.fixture
+def own_copy(rendered: Path, table: Table, tmp_path: Path) -> Path:
+    """A copy of the data folder that a test may break, with the photographs, the table and one target alone."""
+    others = shutil.ignore_patterns(*(set(available_tasks(rendered)) - {"normal"}))
+    return Path(shutil.copytree(rendered, tmp_path / "copy", ignore=others))
 
 
 @pytest.fixture
@@ -326,7 +334,10 @@ def test_scripts_understand_the_arguments_of_every_scale(scale: str, sweep_type:
     tasks, methods = ["normal", "class_scene"], [*ALGORITHMS]
     grid = Grid(scale, *paths, tasks, methods, ["class_based"], ["0.01"], [0], [16], sweep_type)
     assert len(grid.federated()) >= 2 * len(ALGORITHMS)
-    for job in (*grid.central(), *grid.federated()):
+    # Each method with the last of the values that the sweep varies, and the first method with all of them.
+    of_methods = {job.families[0]: job for job in grid.federated()}  # by task and method
+    of_values = replace(grid, methods=methods[:1]).federated()
+    for job in (*grid.central(), *of_methods.values(), *of_values):
         for command in job.commands:
             assert parsed(command)["task"] in command
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, start_in
 from utils import interrupt
 from utils.errors import UserError, run_script
 
@@ -141,11 +141,14 @@ def test_one_line_whatever_happens_while_it_is_made(
     assert (caught.value.code, capsys.readouterr().err) == (130, f"{line}\n")
 
 
-def test_these_tests_do_not_ask_where_they_are_started() -> None:
-    def ignore() -> None:
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
+def _ignore() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", __file__, "-k", "whatever_happens_while"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=ignore)
-    assert done.returncode == 0, done.stdout
+
+def test_these_tests_do_not_ask_where_they_are_started(tmp_path: Path) -> None:
+    command = f"-m pytest -p no:cacheprovider {__file__} -k whatever_happens_while"
+    process = start_in(ROOT, command, _ignore, output=tmp_path / "output.txt")
+    process.join()
+    output = (tmp_path / "output.txt").read_text()
+    assert process.exitcode == 0 and "2 passed" in output, output

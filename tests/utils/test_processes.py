@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.processes import several
 from tests.conftest import ROOT, start_in
 
 LINE = "accelerate launch should start several processes and has started one"
@@ -13,7 +14,12 @@ OTHERS = "--num_machines 1 --mixed_precision no --dynamo_backend no --main_proce
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"), [("--cpu --num_processes 2", 1), ("--multi_gpu --num_processes 2", 0), ("--num_processes 1", 0)]
+    ("asked", "said"),
+    [
+        (f"--cpu --num_processes 2 {OTHERS}", 1),
+        (" ".join(several(2)[3:]), 0),  # as benchmarks start them
+        (f"--num_processes 1 {OTHERS}", 0),
+    ],
 )
 def test_one_process_in_place_of_several_is_said_and_all_have_what_the_main_one_made(
     tmp_path: Path, asked: str, said: int
@@ -28,7 +34,7 @@ def test_one_process_in_place_of_several_is_said_and_all_have_what_the_main_one_
         "sys.stdout.write(f'{found.num_processes} {made}\\n')\n"
         "found.end_training()\n"  # as scripts end: without it, a process may abort on its way out
     )
-    launch = f"-m accelerate.commands.launch {asked} {OTHERS} {program}"
+    launch = f"-m accelerate.commands.launch {asked} {program}"
     process = start_in(tmp_path, launch, environment={"CUDA_VISIBLE_DEVICES": ""}, errors="errors.txt")
     process.join()
     output, errors = ((tmp_path / name).read_text() for name in ("output.txt", "errors.txt"))
