@@ -61,7 +61,8 @@ def set_eval(model: nn.Module) -> nn.Module:
 
 def train_part(model: nn.Module, part: str) -> None:
     """Training mode for the module at this path, eval mode for the rest; so for an encoder with adapters, too."""
-    set_eval(model)
+    if part:
+        set_eval(model)
     model.get_submodule("decoder" if part == LORA else part).train()
 
 
