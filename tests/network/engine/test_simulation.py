@@ -396,8 +396,9 @@ def test_every_method_learns_dense_tasks_and_classes(
     data = small(task)
     guide_here(tmp_path, monkeypatch, data.table.fingerprint, len(data))
     network = TaskModel(ModelConfig(task, "tiny", 16, "batch", classes=data.task.classes))
-    settings = replace(SETTINGS, n_rounds=3, init_lr=1e-3 if task == "class_scene" else SETTINGS.init_lr)
-    rows = simulate(method(name), settings, model=network, data=data, evaluate_every=3).train()
+    settings = replace(SETTINGS, init_lr=1e-3 if task == "class_scene" else SETTINGS.init_lr)
+    rarely = {"evaluate_every": 2, "checkpoint_every": 2}
+    rows = simulate(method(name), settings, model=network, data=data, **rarely).train()
     column = next(c for c in ("personal_train_loss_mean", "train_loss_mean") if c in rows[0])
     assert rows[-1][column] < rows[0][column]
     for split in ("train", "local_test", "personal_train", "personal_local_test"):
