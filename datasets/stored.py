@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from threading import Lock
 from typing import IO, Literal
 
@@ -64,8 +64,9 @@ _TURNS = {  # that make an image upright, by what its EXIF entry says
 
 def is_inside(cell: str) -> bool:
     """Whether a cell names a file that lies in the data folder, by its path alone."""
-    path = PurePosixPath(cell)
-    return bool(cell) and not path.is_absolute() and ".." not in path.parts and not re.search(r"[\\\0\n\r]", cell)
+    # Tables have millions of cells: a path of each would take most of the time that reading one does.
+    leads_out = cell.startswith("/") or ".." in cell.split("/")
+    return bool(cell) and not leads_out and not re.search(r"[\\\0\n\r]", cell)
 
 
 def file_of(cell: str) -> str:
