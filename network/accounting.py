@@ -11,6 +11,8 @@ from __future__ import annotations
 import bisect
 import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -99,29 +101,45 @@ _ORDERS = (
 
 
 def _by_divergence(account: Account, n_rounds: int) -> float:
-    """Epsilon by Rényi divergences."""
+    """Epsilon by Rényi divergences, which add up."""
+    of_round = _divergences(account)
+    from dp_accounting.rdp import compute_epsilon
+
+    with _without_warnings():
+        return min(float(compute_epsilon(_ORDERS, n_rounds * rdp, account.delta)[0]) for rdp in of_round)
+
+
+@lru_cache
+def _divergences(account: Account) -> list[np.ndarray]:
+    """Bounds of a round's Rényi divergences, at all orders."""
     dp = _dp_accounting()
     relations = dp.NeighboringRelation
     if not account.replaces:
         gaussian = dp.GaussianDpEvent(account.noise_multiplier)
         # With a probability of 1, Poisson sampling is none.
         event = dp.PoissonSampledDpEvent(account.expected / account.n_clients, gaussian)
-        return _spent(relations.ADD_OR_REMOVE_ONE, event, n_rounds, account.delta)
+        return [_of_event(relations.ADD_OR_REMOVE_ONE, event)]
     # To dp-accounting's Rényi accountant, unlike to its other one, REPLACE_ONE is a sum that changes by one norm.
     gaussian = dp.GaussianDpEvent(account.noise_multiplier / 2.0)
     sampled = dp.SampledWithoutReplacementDpEvent(account.n_clients, account.expected, gaussian)
-    events = (sampled, gaussian)
-    return min(_spent(relations.REPLACE_ONE, event, n_rounds, account.delta) for event in events)
+    return [_of_event(relations.REPLACE_ONE, event) for event in (sampled, gaussian)]
 
 
-def _spent(relation: Any, event: Any, n_rounds: int, delta: float) -> float:
+def _of_event(relation: Any, event: Any) -> np.ndarray:
     from dp_accounting.rdp import RdpAccountant
 
-    accountant, logger = RdpAccountant(_ORDERS, neighboring_relation=relation), logging.getLogger("absl")
+    with _without_warnings():
+        return RdpAccountant(_ORDERS, neighboring_relation=relation).compose(event).rdp
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """dp-accounting's are of orders that it leaves out, without which the bound holds."""
+    logger = logging.getLogger("absl")
     level = logger.level
-    logger.setLevel(logging.ERROR)  # it warns of orders that it leaves out, without which the bound holds
+    logger.setLevel(logging.ERROR)
     try:
-        return float(accountant.compose(event, n_rounds).get_epsilon(delta))
+        yield
     finally:
         logger.setLevel(level)
 
@@ -134,18 +152,22 @@ _LEAST_DELTA = 1e-10  # below it, the rounding errors of the Fourier transforms 
 def _by_loss(account: Account, n_rounds: int) -> float:
     """Epsilon by the distribution of the privacy loss; infinite for a delta that is too small to compute it."""
     _dp_accounting()
-    from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
-
     if account.delta < _LEAST_DELTA:
         return math.inf
+    return float(_loss(account).self_compose(n_rounds).get_epsilon_for_delta(account.delta))
+
+
+@lru_cache
+def _loss(account: Account) -> Any:
+    """The distribution of a round's privacy loss."""
+    from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+
     q, noise = account.expected / account.n_clients, account.noise_multiplier / (2.0 if account.replaces else 1.0)
     unsampled = 0.5 / noise**2 + _TAIL / noise
     interval = (unsampled + math.log(q + (1 - q) * math.exp(-unsampled))) / _POINTS
     if account.replaces:
-        loss = _fixed_size_loss(q, noise, interval)
-    else:
-        loss = from_gaussian_mechanism(noise, value_discretization_interval=interval, sampling_prob=q)
-    return float(loss.self_compose(n_rounds).get_epsilon_for_delta(account.delta))
+        return _fixed_size_loss(q, noise, interval)
+    return from_gaussian_mechanism(noise, value_discretization_interval=interval, sampling_prob=q)
 
 
 def _fixed_size_loss(q: float, noise: float, interval: float) -> Any:

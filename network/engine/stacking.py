@@ -115,14 +115,12 @@ def stack(model: nn.Module, n: int) -> nn.Module | None:
     between the layers must treat all channels alike; that cannot be told from their code, so compare outputs before
     use.
     """
-    stacked = copy.deepcopy(model)
-    constants = dict(stacked.named_buffers()).keys() - stacked.state_dict().keys()
-    for path, module in list(stacked.named_modules()):
-        parent, _, name = path.rpartition(".")
-        if _is_plain(module):
-            stacked.get_submodule(parent).register_module(name, _STACKED[type(module)](module, n))
-        elif next(module.parameters(recurse=False), None) is not None:
-            return None
+    layers = [module for module in model.modules() if _is_plain(module)]
+    if len(layers) < sum(bool(module._parameters) for module in model.modules()):
+        return None
+    constants = dict(model.named_buffers()).keys() - model.state_dict().keys()
+    # Where the copy comes upon a layer, it takes what stands for it, and copies none of its own.
+    stacked = copy.deepcopy(model, {id(layer): _STACKED[type(layer)](layer, n) for layer in layers})
     for path in constants:  # such as the input's mean and deviation, (1, C, 1, 1)
         parent, _, name = path.rpartition(".")
         setattr(stacked.get_submodule(parent), name, stacked.get_buffer(path).repeat(1, n, 1, 1))

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from models.networks.parts import is_within, train_part
+from models.networks.parts import is_within, set_eval, train_part
 from models.networks.task_model import Outputs
 from network.aggregation.weighted_sum import sum_type
+from network.engine.client import copy_into
 from network.engine.stacking import StackedBatchNorm, repeated, stack
 from utils.errors import UserError
 
@@ -184,19 +185,23 @@ class Workspaces:
     def _way(self) -> type[StackedCopies] | type[VmappedCopies] | None:
         parameter = next(self._model.parameters())
         trial = copy.deepcopy(self._model).to(sum_type(parameter.device))
-        trial.train()  # what modules keep in eval mode is of other weights
+        # On a copy of its own: some modules keep what vmap made, which nothing outside it can read.
+        alone = OneCopy(copy.deepcopy(trial), part=self._part)
+        start = {name: tensor.clone() for name, tensor in alone.tensors[0].items()}
         generator = torch.Generator().manual_seed(0)
         images = torch.rand(_COPIES, _IMAGES, *self._image_shape, generator=generator).to(next(trial.parameters()))
         for way in (StackedCopies, VmappedCopies):
             try:
-                # Of another copy: some modules keep what vmap made, which nothing outside it can read.
-                outcomes = _steps(way(copy.deepcopy(trial), _COPIES, part=self._part), images, range(_COPIES))
+                outcomes = _steps(way(trial, _COPIES, part=self._part), images, range(_COPIES))
             except torch.OutOfMemoryError:
                 raise
             except Exception:  # whatever a network raises whose shapes do not fit, or vmap
                 continue
-            alone = (_steps(OneCopy(copy.deepcopy(trial), part=self._part), images[[i]], [i]) for i in range(_COPIES))
-            if all(_agree(mine, *one) for mine, one in zip(outcomes, alone, strict=True)):
+            for i, mine in enumerate(outcomes):
+                copy_into(alone.tensors[0], start)
+                if not _agree(mine, *_steps(alone, images[[i]], [i])):
+                    break
+            else:
                 return way
         return None
 
@@ -221,7 +226,7 @@ def _steps(copies: Workspace, images: Tensor, numbers: Sequence[int]) -> list[li
         for name, tensor in tensors.items():
             if name in weights:
                 _perturb(tensor, generator)
-    copies._module.eval()
+    set_eval(copies._module)  # what modules keep in eval mode is of other weights
     for norm in _batch_norms(copies._module):
         norm.train()
     with torch.enable_grad():

@@ -155,14 +155,40 @@ CASES = [
     "--method ditto --evaluate_clients 2",
     "--method scaffold --clients_per_round 2 --local_epochs 1 --sgd_per_epoch auto --lr_schedule none",
 ]
+ASKED_TWICE = {"--method scaffold", "--method fedrep", "--method moon", "--method ditto"}
+
+
+@pytest.fixture
+def asked_twice(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A client is asked everything twice, and answers the same: whether an answer is lost is not always known."""
+    asked: list[str] = []
+    for kind in ("train", "evaluate"):
+        once = getattr(Participant, kind)
+
+        def twice(self: Participant, said: dict, tensors: dict, kind: str = kind, once: Callable = once) -> tuple:
+            first, second = once(self, said, tensors), once(self, said, tensors)
+            assert first[0] == second[0]
+            torch.testing.assert_close(first[1], second[1], rtol=0, atol=0, equal_nan=True)
+            asked.append(kind)
+            return second
+
+        monkeypatch.setattr(Participant, kind, twice)
+    return asked
 
 
 @pytest.mark.parametrize("more", CASES)
 def test_it_is_the_simulation_to_the_bit(
-    more: str, shares: Shares, tmp_path: Path, accelerator: Accelerator, simulated: Callable[[str], Simulation]
+    more: str,
+    shares: Shares,
+    tmp_path: Path,
+    accelerator: Accelerator,
+    simulated: Callable[[str], Simulation],
+    request: pytest.FixtureRequest,
 ) -> None:
+    asked = request.getfixturevalue("asked_twice") if more in ASKED_TWICE else []
     deployed, run = deployment(shares, tmp_path, accelerator, more), simulated(more)
     deployed.train()
+    assert {*asked} == ({"train", "evaluate"} if more in ASKED_TWICE else set())
     np.testing.assert_equal(rows_of(deployed), rows_of(run))
     for at in (run.run.checkpoint, previous(run.run.checkpoint)):
         (expected, said), (found, told) = (
@@ -177,34 +203,6 @@ def test_it_is_the_simulation_to_the_bit(
             kept = shares.folder / f"client_{client}" / RUNS / remote(deployed).name / f"{version}.safetensors"
             of_simulation = run.run.path / "checkpoint" / "clients" / f"{client}-{of_simulated[client]}"
             assert same(load_file(kept), load_file(of_simulation.with_suffix(".safetensors")))
-
-
-@pytest.mark.parametrize("more", ["--method scaffold", "--method fedrep", "--method moon", "--method ditto"])
-def test_a_client_that_is_asked_twice_answers_the_same(
-    more: str,
-    shares: Shares,
-    tmp_path: Path,
-    accelerator: Accelerator,
-    simulated: Callable[[str], Simulation],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """An answer may be lost, and whether it is lost is not always known."""
-    asked: list[str] = []
-    for kind in ("train", "evaluate"):
-        once = getattr(Participant, kind)
-
-        def twice(self: Participant, said: dict, tensors: dict, kind: str = kind, once: Callable = once) -> tuple:
-            first, second = once(self, said, tensors), once(self, said, tensors)
-            assert first[0] == second[0]
-            torch.testing.assert_close(first[1], second[1], rtol=0, atol=0, equal_nan=True)
-            asked.append(kind)
-            return second
-
-        monkeypatch.setattr(Participant, kind, twice)
-    deployed, expected = deployment(shares, tmp_path, accelerator, more), simulated(more)
-    deployed.train()
-    np.testing.assert_equal(rows_of(deployed), rows_of(expected))
-    assert same(deployed.server, expected.server) and {*asked} == {"train", "evaluate"}
 
 
 def test_two_runs_at_once_on_the_same_machines_do_not_meet(

@@ -163,19 +163,18 @@ def test_clients_side_by_side_do_what_they_do_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, schedule: str, adam: bool
 ) -> None:
     guide_here(tmp_path, monkeypatch, "quadratic", 11)
-    # Three clients of different size, two at once and one alone; three rounds, so that what they keep is used.
+    # Three clients of different size, two at once and one alone; a second round, in which what they keep is used.
     settings = replace(
         q.SETTINGS,
         lr_schedule=schedule,
         use_adam=adam,
-        n_rounds=3,
         sgd_per_epoch=7,
         lr_decay_rate=0.8,
         no_improvement_tolerance=1,
         momentum=0.5,
     )
     clients = [np.arange(3), np.arange(3, 7), np.array([7])]
-    more = {"clients": clients, "held_out": [*q.HELD_OUT, np.array([8])]}
+    more = {"clients": clients, "held_out": [*q.HELD_OUT, np.array([8])], "evaluate_every": 2}
     alone = q.trained(method(name), tmp_path / "alone", settings, **more)
     together = q.trained(method(name), tmp_path / "together", settings, vectorised_clients=2, **more)
     for key, tensor in alone.server.items():
@@ -396,8 +395,9 @@ def test_every_method_learns_dense_tasks_and_classes(
     data = small(task)
     guide_here(tmp_path, monkeypatch, data.table.fingerprint, len(data))
     network = TaskModel(ModelConfig(task, "tiny", 16, "batch", classes=data.task.classes))
-    settings = replace(SETTINGS, n_rounds=3, init_lr=1e-3 if task == "class_scene" else SETTINGS.init_lr)
-    rows = simulate(method(name), settings, model=network, data=data, evaluate_every=3).train()
+    settings = replace(SETTINGS, init_lr=1e-3 if task == "class_scene" else SETTINGS.init_lr)
+    rarely = {"evaluate_every": 2, "checkpoint_every": 2}
+    rows = simulate(method(name), settings, model=network, data=data, **rarely).train()
     column = next(c for c in ("personal_train_loss_mean", "train_loss_mean") if c in rows[0])
     assert rows[-1][column] < rows[0][column]
     for split in ("train", "local_test", "personal_train", "personal_local_test"):
