@@ -1,4 +1,7 @@
-"""What several tests share: a small rendered data set, and the scripts run as a user runs them."""
+"""What several tests share: a small rendered data set, and the scripts run as a user runs them.
+
+What takes seconds to import is imported where it is used: the process that hands out the tests to others needs none.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +21,17 @@ from multiprocessing.forkserver import ensure_running
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
-from datasets.rooms.make import make_sample_rooms
-from datasets.rooms.preview_grid import draw_preview_grid
-from datasets.sources.taskonomy import available_tasks
-from datasets.table import Table
-from tests.datasets.tables import select_views
 from utils import interrupt
+
+if TYPE_CHECKING:
+    from datasets.table import Table
 
 ROOT = Path(__file__).parent.parent
 # The project's modules and scripts, without tests; an environment may lie in the root, and is not searched.
@@ -39,8 +39,6 @@ MODULES = [
     *ROOT.glob("*.py"),
     *(path for path in ROOT.glob("[!.]*/**/*.py") if path.relative_to(ROOT).parts[0] != "tests"),
 ]
-# More than one thread makes networks this small slower, most of all next to other work.
-torch.set_num_threads(1)
 
 
 def forks() -> ForkServerContext:
@@ -110,6 +108,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """What is loaded now stays, and is not searched for garbage again and again: with PyTorch, millions of objects."""
+    import torch
+
+    torch.set_num_threads(1)  # more make networks this small slower, most of all next to other work
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)  # runs, tables and figures make many objects that nothing but their count frees
@@ -138,6 +139,9 @@ def signals_and_arguments() -> Iterator[None]:
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with 72 views of two buildings at 32 pixels; not to be changed."""
     pytest.importorskip("embreex", reason="needs embreex, which renders the rooms")
+    from datasets.rooms.make import make_sample_rooms
+    from datasets.rooms.preview_grid import draw_preview_grid
+
     path = tmp_path_factory.mktemp("rooms") / "data"
     # In this process: others would take longer to start than these few views to render.
     make_sample_rooms(
@@ -149,6 +153,9 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def table(rendered: Path) -> Table:
     """All its images with all tasks, a quarter held out."""
+    from datasets.sources.taskonomy import available_tasks
+    from tests.datasets.tables import select_views
+
     return select_views(rendered, ["aspen", "birch"], available_tasks(rendered), 0.25, 0)
 
 
@@ -236,6 +243,8 @@ def _run_forked(
     environment: Mapping[str, str],
     streams: tuple[str | Path, str | Path],
 ) -> None:
+    import torch
+
     os.chdir(folder)
     os.environ |= {"OMP_NUM_THREADS": "1"} | environment
     torch.set_num_threads(1)
