@@ -85,7 +85,7 @@ def detections(
         task: with classes.
         images: (n, 3, S, S) in [0, 1].
         targets: of each image (m, 5), left, top, right, bottom in pixels and class.
-        found: of each image (k, 6), class, score and sides.
+        predictions: of each image (k, 6), class, score and sides.
         title: of the figure.
         path: where to save.
         least_score: of the boxes that are drawn.
@@ -145,7 +145,7 @@ def objects(
         images: (n, 3, S, S) in [0, 1].
         targets: of each image the objects' numbers (S, S), 0 for none, and the classes of the numbers from 1 on.
         valid: (n, S, S), which pixels count; the others are grey-blue among the targets.
-        found: like `targets`.
+        predictions: like `targets`.
         title: of the figure.
         path: where to save.
     """

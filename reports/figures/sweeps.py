@@ -66,7 +66,7 @@ def rounds(table: pd.DataFrame, images: str, method: str, path: Path) -> Path:
             if not part.empty:
                 in_view.extend(_line(axes[row, column], part, split))
         low, high = np.nanmin(in_view), np.nanmax(in_view)
-        margin = 0.05 * (high - low)
+        margin = 0.05 * (high - low or abs(high) or 1.0)  # where nothing changes, there is room, too
         axes[row, 0].set(ylim=(low - margin, high + margin))
         axes[row, 0].set_ylabel(f"{task_label(task)}\n{of_task['measure'].iloc[0]}")
     for axis, alpha in zip(axes[0], alphas, strict=True):

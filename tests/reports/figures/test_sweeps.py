@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -163,6 +164,19 @@ def test_rounds_show_the_trivial_predictor_and_what_comes_after_the_untrained_mo
         low, high = axis.get_ylim()
         # From the better seed's 1.8 after the last round to the constant baseline's 3, and a little more.
         assert 1.7 < low < 1.8 and 3.0 < high < 3.1
+
+
+@pytest.mark.parametrize("value", [3.0, 0.0])
+def test_rounds_in_which_nothing_changes_have_room(
+    tmp_path: Path, write: Write, drawn: list[Figure], value: float
+) -> None:
+    write("iid", 2.0)
+    table = read_rounds(Results(tmp_path), "train")
+    table[["loss", "trivial"]] = value
+    with warnings.catch_warnings(action="error"):  # Matplotlib's, of limits that are equal
+        sweeps.rounds(table, "train", "fedavg", tmp_path / "figure.png")
+    low, high = drawn[0].axes[0].get_ylim()
+    assert low < value < high
 
 
 @pytest.mark.parametrize("seeds, rates", [(1, (0.1,)), (3, (0.001, 0.01, 0.1))])
