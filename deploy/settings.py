@@ -53,8 +53,7 @@ class DeployedStage(FederationStage):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], **others: Any) -> Self:
         """With what follows from these arguments; UserError where they ask for what cannot be deployed."""
-        parser = Parser(None)
-        cls.add_arguments(parser)
+        parser = cls.parser()
         for (name, value), why in _REFUSED.items():
             default = parser.get_default(name)
             value_given = config.get(name, default)  # a method's argument is there if it was given
